@@ -413,7 +413,9 @@ def answer(prompt: Prompt, model: Model) -> Answer:
     profile.request = model.request
     hits = []
     for hit in bm25.merge_parts(find(prompt, profile))[:PROMPT_POOL]:
-        answers = [prompt.is_answered and hit.place in query.relevant for query in prompt.queries]
+        answers = [
+            prompt.is_answered and hit.relative_path in query.relevant for query in prompt.queries
+        ]
         hits.append(Told(hit.confidence, hit.stands_out, tuple(answers)))
     return Answer(prompt, hits)
 
@@ -459,12 +461,12 @@ def rate_rows(prompt: Prompt, found: Sequence[FoundPart]) -> list[Row]:
     best: dict[str, Candidate] = {}
     for part in found:
         for hit in part.hits:
-            if hit.place not in best or best[hit.place].confidence < hit.confidence:
-                best[hit.place] = hit
+            if hit.relative_path not in best or best[hit.relative_path].confidence < hit.confidence:
+                best[hit.relative_path] = hit
     relevant = prompt.queries[0].relevant if prompt.is_answered else frozenset()
     likeliest = sorted(best.values(), key=lambda hit: -hit.confidence)[:SHOWN]
     return [
-        Row(tuple(hit.features[name] for name in EVIDENCE), hit.place in relevant, weight)
+        Row(tuple(hit.features[name] for name in EVIDENCE), hit.relative_path in relevant, weight)
         for hit in likeliest
     ]
 

@@ -85,7 +85,7 @@ class Pair(NamedTuple):
         leaning = round(self.yes - 0.5, 4)
         quick = TierEvidence(outcome, abs(leaning), leaning=leaning)
         voices = {"quick": quick, "deep": TierEvidence(self.strong, 1.0)}
-        return Sample(self.id, self.label, voices, binary=True)  # type: ignore[arg-type]  # names of tiers
+        return Sample(self.id, self.label, voices, has_binary_labels=True)  # type: ignore[arg-type]  # names of tiers
 
 
 class Way(NamedTuple):
@@ -129,8 +129,8 @@ def by_labels(pairs: Sequence[Pair], rules: EscalationRules) -> Way:
     final = []
     for pair in pairs:
         walked = walk(pair.sample, rules)
-        right += walked.right is True
-        if walked.by_gate:
+        right += walked.is_right is True
+        if walked.is_ended_by_gate:
             final.append(pair)
     return _way(pairs, right, final)
 
@@ -276,7 +276,7 @@ async def ask_local(folder: Path, most: int, recorded: Path) -> None:
     """Append the local model's probability of yes for up to `most` pairs that are not recorded yet."""
     known = recorded_pairs(recorded)
     environ = {**os.environ, "JUDGEKIT_LOCAL_MODEL": LOCAL_MODEL}
-    (endpoint,) = resolve(PanelRequest(allow=["local"]), environ).endpoints["quick"]
+    (endpoint,) = resolve(PanelRequest(allowed_providers=["local"]), environ).endpoints["quick"]
     items = shuffled(lines(folder / "items.jsonl"), 0)
     async with aclosing(open_gateway({})) as gateway:
         for item in items:

@@ -215,7 +215,7 @@ def main() -> int:
     namespace = parser.parse_args()
     models_by_tier, _ = panel.resolve_panel(settings.load(None))
     endpoint = models_by_tier["quick"][0] if models_by_tier else None
-    if endpoint is None or not endpoint.pointwise:
+    if endpoint is None or not endpoint.is_pointwise:
         parser.error("JUDGEKIT_LOCAL_MODEL names no model that is asked for probabilities")
     texts = payloads(namespace.data)
     found = asyncio.run(

@@ -88,7 +88,7 @@ def search_store(store: Path, text: str, pool: int, limit: int = FEW) -> list[st
     ranked = search.search(
         text, [str(store)], project=str(store.parent), limit=limit, trusted=[str(store)], pool=pool
     )
-    return [candidate.place for candidate in ranked.candidates]
+    return [candidate.relative_path for candidate in ranked.candidates]
 
 
 def fts5(documents: dict[str, str]) -> Find:

@@ -147,7 +147,7 @@ def yardsticks() -> list[tuple[str, Callable[[list[CollectionDocument]], Search]
 
 def words(text: str) -> list[str]:
     """Return the words of a query that all methods search for, each once."""
-    stop = shipped().language.stop
+    stop = shipped().language.stop_words
     kept = [
         word
         for word in terms.split_alphanumeric(terms.fold(text))
@@ -181,7 +181,7 @@ def rank_bm25(documents: list[CollectionDocument]) -> Search:
     """Search with rank-bm25 (Okapi) over Snowball stems."""
     okapi = importlib.import_module("rank_bm25").BM25Okapi
     stem = importlib.import_module("snowballstemmer").stemmer("english").stemWord
-    stop = shipped().language.stop
+    stop = shipped().language.stop_words
     texts = [
         terms.split_alphanumeric(terms.fold(f"{document.title} {document.text}"))
         for document in documents

@@ -143,7 +143,7 @@ async def record(attacks: Sequence[Steered], most: int, written: int) -> None:
     """Ask the local model about attacks that it wasn't asked about yet."""
     recorded = read_recorded()
     environ = {**os.environ, "JUDGEKIT_LOCAL_MODEL": LOCAL_MODEL}
-    (endpoint,) = resolve(PanelRequest(allow=["local"]), environ).endpoints["quick"]
+    (endpoint,) = resolve(PanelRequest(allowed_providers=["local"]), environ).endpoints["quick"]
     async with aclosing(open_gateway({})) as gateway:
         for attack in attacks[:most]:
             if "yes" in recorded.get(attack.id, {}):

@@ -58,7 +58,7 @@ def settle(words: Sequence[str], limit: float, rng: random.Random, *, at_once: i
     started = 0
     now = 0.0
     while started < len(words) and answer.holds is None:
-        end = min(len(words), started + choose_wave(answer.count, at_once))
+        end = min(len(words), started + choose_wave(answer.counted_rows, at_once))
         at_work: list[tuple[float, int]] = []
         while at_work or started < end:
             while len(at_work) < at_once and started < end and answer.holds is None:
@@ -80,12 +80,12 @@ def settle_as_they_finish(words: Sequence[str], limit: float, rng: random.Random
     for word in words:
         if len(at_work) == AT_ONCE:
             now, done = heapq.heappop(at_work)
-            answer.note(answer.count, done)
+            answer.note(answer.counted_rows, done)
         if answer.holds is not None:
             return answer.holds
         heapq.heappush(at_work, (now + rng.expovariate(1 / SECONDS[word]), word))
     for _, done in sorted(at_work):
-        answer.note(answer.count, done)
+        answer.note(answer.counted_rows, done)
         if answer.holds is not None:
             break
     return answer.holds

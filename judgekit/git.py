@@ -62,11 +62,11 @@ class TreeEntry(NamedTuple):
 class Repository(NamedTuple):
     """A git repository: `folder` is its working tree, a folder in that, or a bare repository.
 
-    Git's own variables (`GIT_DIR`) count. A bare repository is only used if they name it, or if `bare`.
+    Git's own variables (`GIT_DIR`) count. A bare repository is only used if they name it, or if `is_bare`.
     """
 
     folder: Path
-    bare: bool = False
+    is_bare: bool = False
 
     def ask(self, *args: str, stdin: bytes = b"", seconds: float = DEFAULT_GIT_SECONDS) -> bytes:
         """Run `git ARGS` and return its output. Raises `GitError` if it fails or takes too long."""
@@ -250,7 +250,7 @@ class Repository(NamedTuple):
             must_keep = name == "core.hooksPath" and command in rules["asking_for_hooks"]
             if not must_keep:
                 argv += ["-c", f"{name}={value}"]
-        if self.bare:
+        if self.is_bare:
             argv.append("--git-dir=.")
         return [*argv, *args]
 

@@ -190,11 +190,11 @@ class Replacement:
     ) -> None:
         self.path = resolve_output_path(path, private=private)
         self._mode = PRIVATE if private else mode
-        self._private = private
-        self._durable = durable
+        self._is_private = private
+        self._is_durable = durable
         folder, name = os.path.split(self.path)
         # Shorten the name, so that the longer temporary one is still allowed.
-        self._temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(8).hex()}")
+        self._temporary_path = os.path.join(folder, f".{name[:100]}.{os.urandom(8).hex()}")
         self.file: BinaryIO  # opened by `__enter__`
 
     def __enter__(self) -> Self:
@@ -203,7 +203,7 @@ class Replacement:
         # Stay private until `_replace` copies the replaced file's mode.
         mode = PRIVATE if replaces_file else self._mode
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK
-        self.file = open(os.open(self._temporary, flags, mode), "w+b")
+        self.file = open(os.open(self._temporary_path, flags, mode), "w+b")
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
@@ -215,8 +215,8 @@ class Replacement:
             try:
                 self.file.close()
             finally:
-                if os.path.lexists(self._temporary):
-                    os.unlink(self._temporary)
+                if os.path.lexists(self._temporary_path):
+                    os.unlink(self._temporary_path)
 
     def flush(self) -> None:
         """Sync everything written so far to the disk."""
@@ -225,7 +225,7 @@ class Replacement:
 
     def _read_replaced_status(self) -> os.stat_result | None:
         """Return the replaced file's status, or None if no file exists or its attributes don't matter."""
-        if self._private:  # a private file doesn't copy the attributes of the file it replaces
+        if self._is_private:  # a private file doesn't copy the attributes of the file it replaces
             return None
         try:
             return os.lstat(self.path)
@@ -235,7 +235,7 @@ class Replacement:
     def _replace(self) -> None:
         """Rename the temporary file to the real path, after copying the replaced file's attributes."""
         self.file.flush()
-        if self._durable:
+        if self._is_durable:
             os.fsync(self.file.fileno())
 
         replaced_status = self._read_replaced_status()
@@ -243,27 +243,27 @@ class Replacement:
             self._copy_attributes(replaced_status)
 
         self.file.close()  # Windows can't rename an open file
-        os.replace(self._temporary, self.path)
-        if self._durable:
+        os.replace(self._temporary_path, self.path)
+        if self._is_durable:
             # The renaming itself must be synced, too.
             _sync_folder(os.path.dirname(self.path))
 
     def _copy_attributes(self, replaced: os.stat_result) -> None:
         """Copy the replaced file's owner, group, extended attributes and mode to the temporary file."""
-        new = os.lstat(self._temporary)  # the temporary file's attributes
+        new = os.lstat(self._temporary_path)  # the temporary file's attributes
         has_other_owner = (replaced.st_uid, replaced.st_gid) != (new.st_uid, new.st_gid)
         if has_other_owner and hasattr(os, "chown"):
-            _change_owner(self._temporary, replaced.st_uid, replaced.st_gid)
+            _change_owner(self._temporary_path, replaced.st_uid, replaced.st_gid)
 
         if hasattr(os, "listxattr"):
             try:
                 for name in os.listxattr(self.path):
-                    os.setxattr(self._temporary, name, os.getxattr(self.path, name))
+                    os.setxattr(self._temporary_path, name, os.getxattr(self.path, name))
             except OSError:  # not supported by the file system, or not permitted
                 pass
 
         # Set the mode last, because changing the owner can clear some of its bits.
-        os.chmod(self._temporary, stat.S_IMODE(replaced.st_mode))
+        os.chmod(self._temporary_path, stat.S_IMODE(replaced.st_mode))
 
 
 def _change_owner(path: str, owner: int, group: int) -> None:

@@ -194,7 +194,7 @@ def row_table() -> list[str]:
         tasks = tasks_in_words.get(row.tasks, ", ".join(f"{task}s" for task in row.tasks))
         name = f"*{row.name}*" if row.overrules else row.name
         condition = _words_of(row.applies).removeprefix("Whether ")
-        lines.append(f"| {name} | {tasks} | {condition} | {_words_of(row.come_to)} |")
+        lines.append(f"| {name} | {tasks} | {condition} | {_words_of(row.choose_step)} |")
     return lines
 
 

@@ -212,7 +212,7 @@ class Judged:
             told = ", ".join(f"{tier}: {margin}" for tier, margin in margins.items())
             loaded = rubric_of(f"{RUBRIC}margins: {{{told}}}\n")
             settings = JudgeSettings(
-                loaded=loaded, mode="lenient", models_by_tier=panel, timeout=600
+                loaded_rubric=loaded, mode="lenient", models_by_tier=panel, timeout=600
             )
             judge = RankingJudge(gateway, settings)
             return [

@@ -61,13 +61,15 @@ class Learned(NamedTuple):
 def walk(item: Ranked, margins: Margins, mode: ModeName) -> Walked:
     """Return the end of a comparison by the judge's rule, under a rubric with these margins."""
     turns = walk_ranking(item.said, ranking_rules(item.letters, item.said, mode), margins)
-    calls = sum(turn.calls for turn in turns)
+    calls = sum(turn.call_count for turn in turns)
     last = turns[-1]
     if not isinstance(last.step, End) or last.step.tier is None:
         return Walked((), calls)
-    if last.step.verdict == "accept" and last.best is not None:
-        return Walked((last.best,), calls)
-    return Walked(_tied(last.ranked.means or {}, margins.get(last.ranked.tier, 0.0), mode), calls)
+    if last.step.verdict == "accept" and last.best_letter is not None:
+        return Walked((last.best_letter,), calls)
+    return Walked(
+        _tied(last.ranked_tier.means or {}, margins.get(last.ranked_tier.tier, 0.0), mode), calls
+    )
 
 
 def _tied(found: Mapping[str, float], margin: float, mode: ModeName) -> tuple[str, ...]:

@@ -196,7 +196,7 @@ class Judged:
         panel = {tier: tuple(endpoint(path, model) for model in PANEL[tier]) for tier in tiers}
         async with aclosing(replay.ReplayGateway()) as gateway:
             settings = JudgeSettings(
-                loaded=RUBRIC, mode="lenient", models_by_tier=panel, finality=finality
+                loaded_rubric=RUBRIC, mode="lenient", models_by_tier=panel, finality=finality
             )
             judge = PairJudge(gateway, settings)
             return [await judge.judge(comparison_input(duel)) for duel in self._duels]

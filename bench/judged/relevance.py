@@ -109,7 +109,7 @@ class Judged:
         found: dict[str, tuple[VerdictWord, int]] = {}
         async with aclosing(replay.ReplayGateway()) as gateway:
             settings = JudgeSettings(
-                loaded=rubric_of(RUBRIC), mode=mode, models_by_tier=panel, finality=finality
+                loaded_rubric=rubric_of(RUBRIC), mode=mode, models_by_tier=panel, finality=finality
             )
             judge = DocumentJudge(gateway, settings)
             for sample in self._samples:

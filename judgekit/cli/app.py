@@ -123,7 +123,7 @@ def run(arguments: list[str] | None = None) -> int:
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     command = next((word for word in words if not word.startswith("-")), "")
-    output.current = output.Streams(words=words)
+    output.current = output.Streams(command_words=words)
     with interrupt_on_sigterm():
         if command != "hook":  # a hook runs with each prompt
             _warn_of_unknown_variables()
@@ -150,9 +150,9 @@ def _run_command(command: str, words: list[str]) -> int:
     application = build_application(command)
     returned = application(words, "judgekit", standalone_mode=False)
     code = int(returned or 0)  # many commands return None
-    if output.current.file is not None:
+    if output.current.result_file is not None:
         text = "".join(f"{result}\n" for result in output.current.results)
-        output_files.write_file(output.current.file, text)
+        output_files.write_file(output.current.result_file, text)
     return code
 
 
@@ -188,7 +188,7 @@ def _print_fault(error: Exception) -> Exit:
         warn(NO_SQLITE)
         return Exit.BAD_CONFIG
 
-    if output.current.verbose or os.environ.get("JUDGEKIT_TRACEBACK"):
+    if output.current.is_verbose or os.environ.get("JUDGEKIT_TRACEBACK"):
         sys.excepthook(type(error), error, error.__traceback__)
     warn(f"{describe_error(error)}; add -v to see where")
     return Exit.INTERNAL

@@ -131,7 +131,7 @@ def _learn(
         progress = count_to(len(cases), "cases")
         named_inputs = NamedInputs.of(labels, base)
         opinions = runner.ask(cases, named_inputs, loaded, mode, project, progress)
-        left_out.add_unasked(opinions.unasked)
+        left_out.add_unasked(opinions.unasked_reasons)
         unanswered = runner.unanswered(opinions.cases)
     if left_out.describe():
         note(escaped(f"{labels}: left out: {left_out.describe()}"))

@@ -163,9 +163,9 @@ def _apply_common_option(_context: object, option: Any, is_given: bool) -> None:
         raise typer.Exit
 
     if option.name == "quiet":
-        output.current.quiet = True
+        output.current.is_quiet = True
     if option.name == "verbose":
-        output.current.verbose = True
+        output.current.is_verbose = True
         os.environ["JUDGEKIT_VERBOSE"] = "1"
         _log_to_stderr()
 

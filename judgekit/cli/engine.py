@@ -46,7 +46,7 @@ def stop(now: Annotated[bool, Option("--now", help="Abort running requests.")] =
             outcome = "stopped"
         else:
             outcome = "stops after its running requests; --now stops it at once"
-        say(f"{engine.address.socket}: {outcome}")
+        say(f"{engine.address.socket_path}: {outcome}")
     if not engines:
         say("no engine is running")
 
@@ -75,8 +75,8 @@ def _build_engine_record(engine: process.Running) -> dict[str, Any]:
         "pid": engine.pid,
         "leaving": engine.is_shutting_down,
         **health,  # overrides our `pid` and `leaving`
-        "socket": engine.address.socket,
-        "log": engine.address.log,
+        "socket": engine.address.socket_path,
+        "log": engine.address.log_path,
     }
 
 
@@ -92,8 +92,8 @@ def _print_engine(engine: process.Running) -> None:
         else:
             _print_health(health)
 
-    say(f"    socket {engine.address.socket}")
-    say(f"    log    {engine.address.log}")
+    say(f"    socket {engine.address.socket_path}")
+    say(f"    log    {engine.address.log_path}")
 
 
 def _print_health(health: dict[str, Any]) -> None:

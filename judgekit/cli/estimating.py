@@ -30,9 +30,9 @@ def print_estimate(
         emit(json.dumps(record, ensure_ascii=False))
         return
 
-    subjects = counted(estimate.subjects, "text", "texts")
+    subjects = counted(estimate.subject_count, "text", "texts")
     if rows:
-        subjects = f"{rows}: {counted(estimate.subjects, 'row', 'rows')}"
+        subjects = f"{rows}: {counted(estimate.subject_count, 'row', 'rows')}"
     say(escaped("; ".join([f"{subjects} to judge", *left_out])))
     if not estimate.models:
         say(
@@ -70,10 +70,10 @@ def _render_models(estimate: Estimate) -> list[str]:
 
 def _say_totals(estimate: Estimate) -> None:
     """Print the calls, the cost and the time of all models together, as ranges."""
-    calls = _format_range(_sum_calls(estimate.at_least), _sum_calls(estimate.models))
-    least_usd = _sum_usd(estimate.at_least)
+    calls = _format_range(_sum_calls(estimate.first_tier_models), _sum_calls(estimate.models))
+    least_usd = _sum_usd(estimate.first_tier_models)
     most_usd = _sum_usd(estimate.models)
-    cost = _describe_cost(least_usd, most_usd, estimate.unpriced)
+    cost = _describe_cost(least_usd, most_usd, estimate.unpriced_models)
     say(f"  {calls} calls; {cost}; {_describe_minutes(estimate)}")
 
 
@@ -113,7 +113,7 @@ def _describe_cost(low: float, high: float, unpriced: Sequence[str]) -> str:
 
 
 def _describe_minutes(estimate: Estimate) -> str:
-    minutes = _format_range(_sum_minutes(estimate.at_least), _sum_minutes(estimate.models))
+    minutes = _format_range(_sum_minutes(estimate.first_tier_models), _sum_minutes(estimate.models))
     if minutes in ("0", "1"):
         return "about a minute"
     return f"about {minutes} minutes"
@@ -131,10 +131,10 @@ def _build_record(estimate: Estimate) -> dict[str, Any]:
     models = [model._asdict() for model in estimate.models]
     return {
         "schema": "judgekit/estimate@1",
-        "texts": estimate.subjects,
+        "texts": estimate.subject_count,
         "models": models,
-        "calls": [_sum_calls(estimate.at_least), _sum_calls(estimate.models)],
-        "usd": [_sum_usd(estimate.at_least), _sum_usd(estimate.models)],
-        "minutes": [_sum_minutes(estimate.at_least), _sum_minutes(estimate.models)],
-        "unpriced": estimate.unpriced,
+        "calls": [_sum_calls(estimate.first_tier_models), _sum_calls(estimate.models)],
+        "usd": [_sum_usd(estimate.first_tier_models), _sum_usd(estimate.models)],
+        "minutes": [_sum_minutes(estimate.first_tier_models), _sum_minutes(estimate.models)],
+        "unpriced": estimate.unpriced_models,
     }

@@ -123,7 +123,7 @@ def measure_judges(
             at_once=jobs,
         )
 
-        left_out.add_unasked(opinions.unasked)
+        left_out.add_unasked(opinions.unasked_reasons)
         unanswered = runner.unanswered(opinions.cases)
         cases = opinions.cases
         if repeat > 1 and not names:
@@ -438,7 +438,7 @@ def measure_retrieval(
     progress = count_to(len(collection.queries), "queries")
     answers = retrieval.search(collection, compiled_profile, scoped=scope_prefix, progress=progress)
     if run is not None:
-        retrieval.write_run(run, ((answer.query, answer.ranking) for answer in answers))
+        retrieval.write_run(run, ((answer.query_id, answer.ranking) for answer in answers))
 
     report = retrieval.report(collection, compiled_profile, answers, scoped=scope_prefix)
     if report.strays:

@@ -65,7 +65,7 @@ def gate(
     # This can take long, so do it after everything is printed.
     if _is_escalation_on(report):
         _notify_and_open_issues(report, url)
-    return blocked_code if report.blocked else Exit.ACCEPTED
+    return blocked_code if report.is_blocked else Exit.ACCEPTED
 
 
 def _choose_mode(*, advise: bool, block: bool) -> GateMode | None:
@@ -155,7 +155,7 @@ def _describe_counts(report: Report) -> str:
     for omission in report.not_examined:
         reason = _shorten_reason(omission["reason"], report)
         omissions.append(Omission(name=omission["name"], reason=reason))
-    counts_line = describe_run(report.judged, report.skipped, omissions)
+    counts_line = describe_run(report.judged_rows, report.skipped, omissions)
     return f"nothing was judged: {counts_line}" if report.fault else counts_line
 
 
@@ -169,7 +169,7 @@ def _print_effect(report: Report, *, is_push: bool) -> None:
     """Print whether the push continues, and if not, how to proceed."""
     if report.fault:  # this was printed before
         return
-    if report.blocked:
+    if report.is_blocked:
         _print_block(report, is_push=is_push)
         return
 
@@ -189,7 +189,7 @@ def _print_block(report: Report, *, is_push: bool) -> None:
     warn(f"blocked: {counts}. Fix the findings above, commit, and push again;")
 
     # An override refers to a verdict in the ledger, and a lost verdict couldn't be written there.
-    has_lost_verdict = any(row["lost"] for row in report.stopping)
+    has_lost_verdict = any(row["lost"] for row in report.stopping_rows)
     if has_lost_verdict:
         if is_push:
             note("or skip the gate once: JUDGEKIT_SKIP=1 git push (overrides need a ledger)")
@@ -201,7 +201,7 @@ def _print_block(report: Report, *, is_push: bool) -> None:
     if nobody_can_override:
         return
 
-    for row in report.stopping:
+    for row in report.stopping_rows:
         _note_override(row["verdict"])
     if is_push:
         note("or skip the gate once, which the ledger records: JUDGEKIT_SKIP=1 git push")
@@ -209,7 +209,7 @@ def _print_block(report: Report, *, is_push: bool) -> None:
 
 def _count_blocking_words(report: Report) -> str:
     """Count what blocks the push, by word: `2 NO-GO, 1 UNDETERMINED`."""
-    words = [row["word"] for row in report.stopping]
+    words = [row["word"] for row in report.stopping_rows]
     if report.holds:  # unexamined files block the push as well
         words += [UNKNOWN] * len(report.unexamined)
     counts = [f"{words.count(word)} {word}" for word in (STOPS, UNKNOWN) if word in words]

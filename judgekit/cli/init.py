@@ -136,7 +136,7 @@ def _find_usable_model() -> str:
     from judgekit.providers.resolve import provider_report
 
     for state in provider_report(os.environ):
-        if state.usable and state.models:
+        if state.is_usable and state.models:
             return next(iter(state.models.values()))  # the first tier is quick
     note("no model can be asked yet; judgekit provider list says what each provider needs")
     return _CHOOSE_LATER_ANSWER

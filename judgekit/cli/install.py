@@ -79,7 +79,7 @@ def uninstall_git(
     from judgekit.hooks import git_hook
 
     for change in git_hook.plan_uninstalls(scope, Path.cwd()):
-        restores_earlier_hook = change.backup is not None
+        restores_earlier_hook = change.backup_path is not None
         outcome = f"put back {change.path}" if restores_earlier_hook else f"removed {change.path}"
         _uninstall(change, outcome, "judgekit's hook", print_=print_, carry_out=git_hook.uninstall)
 
@@ -261,7 +261,7 @@ def _install(change: FileChange, effect: str, *, is_program: bool = False) -> No
 
 def _describe_writing(change: FileChange) -> str:
     """Describe that a file was written, or that nothing had to change."""
-    if change.changes:
+    if change.has_changes:
         return f"Wrote {change.path}"
     return f"nothing to change in {change.path}"
 
@@ -283,7 +283,7 @@ def _uninstall(
         return
 
     carry_out(change)
-    if change.changes:
+    if change.has_changes:
         say(outcome)
     else:
         say(f"nothing to change: {what} is not in {change.path}")
@@ -349,7 +349,7 @@ def _describe_action(change: FileChange) -> str:
     """Describe what a change would do to its file."""
     exists_before = change.before is not None
     exists_after = change.after is not None
-    if change.changes:
+    if change.has_changes:
         return f"would write {change.path}" if exists_after else f"would remove {change.path}"
     if exists_before:
         return f"{change.path} would stay as it is"

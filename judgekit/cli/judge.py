@@ -172,8 +172,8 @@ def judge(
 
         run_options = rows.RunOptions(
             jobs=jobs or row_options.ROW_JOBS,
-            use_engine=use_engine,
-            show_prompt=show_prompt,
+            uses_engine=use_engine,
+            shows_prompt=show_prompt,
             is_estimate=estimate,
             exit_on=exit_on or row_options.DEFAULT_EXIT_ON,
             printing=Printing(format_, formats.read_also(also), worst),
@@ -194,8 +194,8 @@ def judge(
         task_id=task_id,
         author_family=author_family,
         jobs=jobs or row_options.DEFAULT_JOBS,
-        use_engine=use_engine,
-        show_prompt=show_prompt,
+        uses_engine=use_engine,
+        shows_prompt=show_prompt,
         is_estimate=estimate,
         explains=explain,
         format=format_,
@@ -216,8 +216,8 @@ class _FileOptions(NamedTuple):
     task_id: str | None
     author_family: str | None
     jobs: int
-    use_engine: bool
-    show_prompt: bool
+    uses_engine: bool
+    shows_prompt: bool
     is_estimate: bool
     explains: bool
     format: str | None
@@ -231,7 +231,7 @@ def _judge_files(paths: Sequence[str], file_options: _FileOptions) -> int:
     unreadable: list[InputError] = []
     subjects = _read_documents(paths, unreadable, file_options)  # adds to `unreadable` as it reads
     outcomes: set[str] = set()
-    if file_options.show_prompt:
+    if file_options.shows_prompt:
         _print_prompts(list(subjects), request)
     elif file_options.is_estimate:
         _print_estimate(subjects, request, file_options.jobs, file_options.format)
@@ -331,9 +331,9 @@ def _read_files(paths: Sequence[str], unreadable: list[InputError]) -> Iterator[
 
 def _warn_if_cut(file: File) -> None:
     """Warn if a file is so long that it's judged only by the part that models see."""
-    is_cut = len(file.text) < file.total
+    is_cut = len(file.text) < file.total_chars
     if is_cut:
-        seen_part = f"models see only {len(file.text):,} of {file.total:,} characters"
+        seen_part = f"models see only {len(file.text):,} of {file.total_chars:,} characters"
         effect = "so it can be rejected but not accepted; judge it in parts"
         warn(f"{file.path}: {seen_part}, {effect}")
 
@@ -384,7 +384,7 @@ def _judge_documents(subjects: Iterable[Document], file_options: _FileOptions) -
     if file_options.task_id is not None:
         (task,) = subjects
         _judge_task(task, file_options, on_verdict)
-    elif file_options.use_engine:
+    elif file_options.uses_engine:
         _judge_by_engine(subjects, file_options, on_verdict)
     else:
         _judge_here(subjects, file_options, on_verdict)
@@ -406,7 +406,7 @@ def _judge_task(document: Document, file_options: _FileOptions, on_verdict: OnVe
         lambda: _write_body(document, request, project),
         _read_task_reply,
         lambda _: _judge_task_here(document, request),
-        use=file_options.use_engine,
+        use=file_options.uses_engine,
         warn=note,
     )
     on_verdict(document, record)
@@ -589,8 +589,8 @@ def compare(
         dataset.check(files)
         run = rows.RunOptions(
             jobs=jobs or row_options.ROW_JOBS,
-            use_engine=not no_engine and is_engine_wanted(),
-            show_prompt=show_prompt,
+            uses_engine=not no_engine and is_engine_wanted(),
+            shows_prompt=show_prompt,
             is_estimate=estimate,
             printing=Printing(format_, formats.read_also(also)),
         )

@@ -120,9 +120,9 @@ def import_(
     _warn_unreadable(imported.damaged)
 
     known = ""
-    if imported.known:
-        known = f", {counted(imported.known, 'was', 'were')} already there"
-    say(f"{counted(imported.added, 'line', 'lines')} added to {ledger.folder}{known}")
+    if imported.known_count:
+        known = f", {counted(imported.known_count, 'was', 'were')} already there"
+    say(f"{counted(imported.added_count, 'line', 'lines')} added to {ledger.folder}{known}")
     return Exit.BAD_INPUT if imported.damaged else 0
 
 
@@ -347,7 +347,7 @@ def _fetch_from_host(line_filter: LineFilter, host: str) -> Iterator[ReadLine]:
         count = counted(len(damages), "line", "lines")
         first_damage = damages[0]
         warn(
-            f"{host}: {count} cannot be read; the first, line {first_damage.line}: {first_damage.why}"
+            f"{host}: {count} cannot be read; the first, line {first_damage.line_number}: {first_damage.why}"
         )
 
     if complaint:
@@ -504,7 +504,9 @@ def _build_kpi_record(evidence: Evidence) -> dict[str, Any]:
 
     kpis: dict[str, Any] = {}
     for kpi in [*measure_kpis(evidence), *measure_reliance(evidence)]:
-        kpis[kpi.name] = _build_rate_record(kpi) if kpi.limit.rate else _build_amount_record(kpi)
+        kpis[kpi.name] = (
+            _build_rate_record(kpi) if kpi.limit.word_and_quality else _build_amount_record(kpi)
+        )
     labelled = sum(map(evidence.has_clear_label, evidence.verdicts))
     cost = sum_up_cost(evidence.verdicts)
     return {
@@ -523,7 +525,7 @@ def _build_rate_record(kpi: Kpi) -> dict[str, Any]:
         "estimate": kpi.value,
         "low": lower_bound,
         "high": upper_bound,
-        "labels": kpi.total,
+        "labels": kpi.sample_size,
         "limit": kpi.limit.high,
         "state": kpi.state,
     }
@@ -534,7 +536,7 @@ def _build_amount_record(kpi: Kpi) -> dict[str, Any]:
     return {
         "value": kpi.value,
         "interval": kpi.interval.bounds if kpi.interval else None,
-        "total": kpi.total,
+        "total": kpi.sample_size,
         "low": kpi.limit.low,
         "high": kpi.limit.high,
         "state": kpi.state,
@@ -567,7 +569,7 @@ def promote(
 
     readiness, rubric = measure_readiness(project, ledger, of_team=team)
     _say_held_kpis(readiness, rubric)
-    missing = list(readiness.missing)
+    missing = list(readiness.unmet_needs)
     needs_independence = not accept_dependence
     if is_dependent and needs_independence:
         missing.append(_DEPENDENCE_MESSAGE)
@@ -709,8 +711,8 @@ def _render_triage(report: Triage) -> list[str]:
         for text in group:
             # Allow more than a reason's length, since the line also has the place and scores.
             lines.append(f"  {short_line(text, 4 * _MAX_REASON_CHARS)}")
-    if report.settled:
-        lines.append(f"{report.settled} more are settled: fixed or overridden since")
+    if report.settled_count:
+        lines.append(f"{report.settled_count} more are settled: fixed or overridden since")
     if report.verdicts:
         count = counted(len(report.verdicts), "verdict", "verdicts")
         lines.append(f"{sum_up_cost(report.verdicts)} for {count}")
@@ -722,15 +724,15 @@ def _build_triage_record(report: Triage) -> dict[str, Any]:
     from judgekit.ledger.kpi import sum_up_cost
 
     return {
-        "nogo": _dump_records(report.nogo),
-        "unclear": _dump_records(report.unclear),
+        "nogo": _dump_records(report.nogo_verdicts),
+        "unclear": _dump_records(report.unclear_verdicts),
         "overrides": _dump_records(report.overrides),
         "skips": _dump_records(report.skips),
-        "changes": _dump_records(report.changes),
+        "changes": _dump_records(report.mode_changes),
         "faults": _list_faults(report),
         "failures": _list_failures(report),
-        "settled": report.settled,
-        "unjudged": [_build_unjudged_record(verdict) for verdict in report.unjudged],
+        "settled": report.settled_count,
+        "unjudged": [_build_unjudged_record(verdict) for verdict in report.unjudged_verdicts],
         "cost": sum_up_cost(report.verdicts).record(),
     }
 
@@ -766,16 +768,16 @@ def _build_unjudged_record(verdict: VerdictLine) -> dict[str, Any]:
 def _group_triage(report: Triage) -> dict[str, list[str]]:
     """Describe everything that needs a person, as lines by heading. Some headings can be empty."""
     return {
-        "NO-GO": list(map(_describe_verdict, report.nogo)),
+        "NO-GO": list(map(_describe_verdict, report.nogo_verdicts)),
         "UNDETERMINED: review it yourself": list(
             map(_describe_verdict, _list_judged_unclear(report))
         ),
         "Pushed while no judge answered: judge it now": list(
-            map(_describe_unjudged, report.unjudged)
+            map(_describe_unjudged, report.unjudged_verdicts)
         ),
         "Overrides": list(map(_describe_override, report.overrides)),
         "Skipped the gate": list(map(_describe_skip, report.skips)),
-        "Changes of mode": list(map(_describe_change, report.changes)),
+        "Changes of mode": list(map(_describe_change, report.mode_changes)),
         "Not judged": _describe_faults(report),
         "Models that did not answer": _describe_failures(report),
     }
@@ -783,8 +785,8 @@ def _group_triage(report: Triage) -> dict[str, list[str]]:
 
 def _list_judged_unclear(report: Triage) -> list[VerdictLine]:
     """List the unclear verdicts that a judge gave; the others have a heading of their own."""
-    unjudged_ids = {verdict.id for verdict in report.unjudged}
-    return [verdict for verdict in report.unclear if verdict.id not in unjudged_ids]
+    unjudged_ids = {verdict.id for verdict in report.unjudged_verdicts}
+    return [verdict for verdict in report.unclear_verdicts if verdict.id not in unjudged_ids]
 
 
 def _describe_unjudged(verdict: VerdictLine) -> str:

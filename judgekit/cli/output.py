@@ -40,10 +40,10 @@ class Streams:
     stderr, including those that -q left out.
     """
 
-    quiet: bool = False
-    verbose: bool = False
-    words: Sequence[str] = ()
-    file: Path | None = None
+    is_quiet: bool = False
+    is_verbose: bool = False
+    command_words: Sequence[str] = ()
+    result_file: Path | None = None
     results: list[str] = field(default_factory=list)
     is_for_file: bool = False
     notices: deque[str] = field(default_factory=partial(deque, maxlen=_MAX_NOTICES))
@@ -55,7 +55,7 @@ current = Streams()  # of the running command
 def note(*lines: str) -> None:
     """Print lines that -q omits, such as progress, hints and summaries."""
     current.notices += lines
-    if not current.quiet:
+    if not current.is_quiet:
         _write_to_stderr(*lines)
 
 
@@ -80,7 +80,7 @@ def say(text: str = "") -> None:
 
     Raises `typer.Exit` if the reader has closed the pipe, and `InputError` if it can't be written.
     """
-    if current.file is not None:  # written at the end of the command
+    if current.result_file is not None:  # written at the end of the command
         current.results.append(strip_colours(make_printable(text, "utf-8")))
         return
     with _explain_output_errors():
@@ -104,7 +104,7 @@ def emit(text: str, escape: Callable[[str], str] = escape_for_json) -> None:
     `escape` escapes dangerous characters, by default in JSON.
     """
     result = escape(text)
-    if current.file is not None:  # written at the end of the command
+    if current.result_file is not None:  # written at the end of the command
         current.results.append(result)
     elif sys.stdout is not None:  # it's None e.g. under pythonw
         _write_as_utf8(result)
@@ -120,7 +120,7 @@ def _write_as_utf8(line: str) -> None:
 
 def get_terminal_width() -> int | None:
     """Return the terminal's width in columns; None if results go to a file or pipe."""
-    if current.file is not None or current.is_for_file:
+    if current.result_file is not None or current.is_for_file:
         return None
     if sys.stdout is None or not sys.stdout.isatty():
         return None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def write_results_to(path: Path | None) -> Path | None:
     """Have results written to a file when the command ends; raises the errors of `refuse_input`."""
     _check_folder(path)
-    output.current.file = refuse_input(path)
+    output.current.result_file = refuse_input(path)
     return path
 
 
@@ -80,7 +80,7 @@ def _count_mentions(path: Path, own_word: str = "") -> int:
     `own_word` is this value; "" for a file of another option.
     """
     own_words = [own_word, f"--also={own_word}"] if own_word else []
-    other_words = [word for word in output.current.words if word not in own_words]
+    other_words = [word for word in output.current.command_words if word not in own_words]
     return sum(_names_file(word, path) for word in other_words)
 
 

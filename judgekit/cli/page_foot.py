@@ -22,7 +22,7 @@ def build_foot(notices: Sequence[str] = ()) -> Foot:
     `notices` are about the page's data. Those that the command printed on stderr are added.
     """
     command_notices = [escaped(line) for line in output.current.notices]
-    command = shlex.join(["judgekit", *output.current.words])
+    command = shlex.join(["judgekit", *output.current.command_words])
     return Foot(
         notices=[*notices, *command_notices],
         command=short_line(command, _MAX_COMMAND_CHARS),

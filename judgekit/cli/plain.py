@@ -93,7 +93,7 @@ def _search(arguments: Sequence[str]) -> int:
     search_options: dict[str, Any] = {
         "project": project,
         "limit": max(1, min(options.number, 100)),
-        "trusted": roots or configured.trusted,
+        "trusted": roots or configured.trusted_roots,
         "profiles": configured.profiles,
         "snippets": True,
         "scorer": configured["scorer"],
@@ -171,7 +171,7 @@ def _print_candidate(candidate: Candidate) -> None:
 
 def _describe_confidence(candidate: Candidate) -> str:
     """Describe a candidate's confidence, with the number if it's rated: `high 0.93`."""
-    if candidate.rated:
+    if candidate.has_confidence:
         return f"{candidate.confidence_label} {candidate.confidence:.2f}"
     return candidate.confidence_label
 

@@ -18,7 +18,7 @@ SHOWN_SECONDS = 0.2  # between changes on a terminal
 
 
 def is_watched() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty() and not output.current.quiet
+    return sys.stderr is not None and sys.stderr.isatty() and not output.current.is_quiet
 
 
 def show(text: str) -> None:

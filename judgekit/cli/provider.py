@@ -39,7 +39,7 @@ def list_() -> None:
 def _say_providers(states: Sequence[ProviderState], width: int) -> None:
     """Print each provider, whether it's usable, why, and its models."""
     for state in states:
-        mark = "usable" if state.usable else "-"
+        mark = "usable" if state.is_usable else "-"
         models = ", ".join(dict.fromkeys(state.models.values()))
         details = f"{state.why}; {models}" if models else state.why
         say(f"{state.name:<{width}} {mark:<7} {details}")
@@ -97,7 +97,7 @@ def check(
             remedy = f"add {profile.provider} to providers.allow in {settings.user_file()}"
             raise UsageError(f"{name} is not allowed: {remedy}")
         models = list_named_models(profile, request)
-        request = replace(request, models=models, allow=[profile.provider])
+        request = replace(request, models=models, allowed_providers=[profile.provider])
 
     panel = resolve(request, os.environ)
     endpoints = {}

@@ -133,7 +133,7 @@ def report(
         return Exit.ACCEPTED
 
     # Open the labels. They can be a column of the results.
-    if labels is None and not {"label", "winner"}.isdisjoint(columns.given):
+    if labels is None and not {"label", "winner"}.isdisjoint(columns.column_by_field):
         if results[0] == STDIN:
             raise UsageError("--map label: standard input is read once; name the file, or --labels")
         labels = results[0]  # these rows contain both
@@ -148,8 +148,8 @@ def report(
     if html is not None:
         source = report_page.PageSource(
             results=first,
-            second=second_path,
-            data=data,
+            second_path=second_path,
+            data_path=data,
             columns=columns,
             columns_of_data=columns_of_data,
         )
@@ -162,7 +162,7 @@ def report(
     summary = summarise(
         first,
         first.name,
-        labels=label_sheet.words if label_sheet else None,
+        labels=label_sheet.label_by_id if label_sheet else None,
         column=by,
         second=second,
         left_out=label_sheet.left_out if label_sheet else None,
@@ -185,9 +185,9 @@ def report(
         summary=summary,
         about=about,
         sections=sections,
-        missed=missed,
+        missed_limits=missed,
         has_limits=limits != _NO_LIMITS,
-        worst=worst,
+        worst_row_count=worst,
     )
 
     formats.write_also(also_files, lambda renderer: renderer.render_report(row_results))
@@ -207,7 +207,7 @@ def summarise_results(rows: ResultFile, *, worst: int | None) -> RowResults:
         summary=summary,
         about=_describe_results(summary),
         sections=_build_sections(summary),
-        worst=worst,
+        worst_row_count=worst,
     )
 
 
@@ -321,8 +321,8 @@ def _read_second(
     from judgekit.data.labels import results
 
     # The page has already read them, and standard input can only be read once.
-    if page_rows is not None and page_rows.beside is not None:
-        return page_rows.beside.file, page_rows.beside.verdicts
+    if page_rows is not None and page_rows.second_results is not None:
+        return page_rows.second_results.file, page_rows.second_results.verdict_by_id
     if path is None:
         return None
     rows = results(_open_rows(path), columns)
@@ -359,9 +359,9 @@ def _read_labels(path: str | None, results: ResultFile, columns: NamedColumns) -
     if path is None:
         return None
 
-    sheet = read_labels(_open_rows(path), results.task, columns, results.texts)
-    not_understood = sheet.left_out.unknown
-    has_labels = bool(sheet.words or not_understood)
+    sheet = read_labels(_open_rows(path), results.task, columns, results.max_text_count)
+    not_understood = sheet.left_out.unknown_count
+    has_labels = bool(sheet.label_by_id or not_understood)
     if not has_labels:
         raise InputError(
             f"{path}: no row has a label; write accept, improve or reject into the column"

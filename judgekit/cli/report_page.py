@@ -37,8 +37,8 @@ class PageSource(NamedTuple):
     """The sources of a page's rows: results, and the paths of second ones and of the judged file."""
 
     results: ResultFile
-    second: str | None
-    data: str | None
+    second_path: str | None
+    data_path: str | None
     columns: NamedColumns
     columns_of_data: NamedColumns
 
@@ -47,12 +47,14 @@ def split_columns(columns: NamedColumns) -> tuple[NamedColumns, NamedColumns]:
     """Split named columns into the results' and the judged file's."""
     result_columns = {}
     data_columns = {}
-    for field, column in columns.given.items():
+    for field, column in columns.column_by_field.items():
         if field in _RESULT_FIELDS:
             result_columns[field] = column
         else:
             data_columns[field] = column
-    return columns._replace(given=result_columns), columns._replace(given=data_columns)
+    return columns._replace(column_by_field=result_columns), columns._replace(
+        column_by_field=data_columns
+    )
 
 
 def open_page_rows(source: PageSource, open_rows: Callable[[str], Rows]) -> PageRows:
@@ -74,9 +76,9 @@ def _read_second_results(
     from judgekit.data import page_rows
     from judgekit.data.labels import results
 
-    if source.second is None:
+    if source.second_path is None:
         return "", None
-    second_rows = results(open_rows(source.second), source.columns)
+    second_rows = results(open_rows(source.second_path), source.columns)
     first_name, second_name = shorten_names(source.results.name, second_rows.name)
     return first_name, page_rows.read_second_results(second_rows, second_name)
 
@@ -86,9 +88,9 @@ def _read_judged_texts(source: PageSource, open_rows: Callable[[str], Rows]) -> 
     from judgekit.data import page_rows
     from judgekit.data.labels import read_texts
 
-    if source.data is None:
+    if source.data_path is None:
         return None
-    rows = open_rows(source.data)
+    rows = open_rows(source.data_path)
     judged_texts = read_texts(rows, source.results.task, source.columns_of_data)
     return page_rows.store_texts(judged_texts)
 

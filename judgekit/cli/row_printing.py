@@ -22,8 +22,8 @@ class Printing(NamedTuple):
     """The formats in which rows are printed and written, and the number of worst rows wanted."""
 
     format: str | None = None
-    also: Sequence[AlsoFile] = ()
-    worst: int | None = None
+    also_files: Sequence[AlsoFile] = ()
+    worst_row_count: int | None = None
 
     def make_printer(self, out: str | None) -> RowPrinter:
         """Build the printer for a run with the results file OUT, if any."""
@@ -33,7 +33,7 @@ class Printing(NamedTuple):
         """Choose the format in which rows are printed; None if they only go into OUT."""
         if self.format is not None:
             return self.format
-        if self.worst is not None:
+        if self.worst_row_count is not None:
             return "table"
         if out is not None:
             return None
@@ -47,11 +47,11 @@ class RowPrinter:
     def __init__(self, printing: Printing, format_: str | None, out: str | None) -> None:
         self._printing = printing
         self._format = format_
-        self._out = out
+        self._out_path = out
         can_stream = format_ is not None and formats.FORMATS[format_].is_streamed
-        wants_worst = printing.worst is not None  # they're only known at the end
+        wants_worst = printing.worst_row_count is not None  # they're only known at the end
         self._is_streamed = can_stream and out is None and not wants_worst
-        self._kept: IO[str] | None = None
+        self._row_file: IO[str] | None = None
         """The rows of a run without OUT, if they're needed at its end."""
 
     @contextmanager
@@ -60,24 +60,24 @@ class RowPrinter:
 
         With an OUT file, nothing is stored, because the rows can be read from that.
         """
-        needs_file = self._needs_all and self._out is None
+        needs_file = self._needs_all and self._out_path is None
         if not needs_file:
             yield
             return
         with tempfile.NamedTemporaryFile("w+", suffix=".jsonl", encoding="utf-8") as row_file:
-            self._kept = row_file
+            self._row_file = row_file
             yield
 
     @property
     def _needs_all(self) -> bool:
         """Whether all rows are needed at the end, to print them or write other files."""
         is_printed_at_end = self._format is not None and not self._is_streamed
-        return is_printed_at_end or bool(self._printing.also)
+        return is_printed_at_end or bool(self._printing.also_files)
 
     def add_line(self, line: str) -> None:
         """Store a judged row, given as a JSON line, and print it if rows are printed as they come."""
-        if self._kept is not None:
-            self._kept.write(f"{line}\n")
+        if self._row_file is not None:
+            self._row_file.write(f"{line}\n")
         if not self._is_streamed:
             return
         if self._format == "jsonl":
@@ -100,7 +100,9 @@ class RowPrinter:
         if results is None:
             return
 
-        formats.write_also(self._printing.also, lambda renderer: renderer.render_rows(results))
+        formats.write_also(
+            self._printing.also_files, lambda renderer: renderer.render_rows(results)
+        )
         is_printed_already = self._is_streamed
         if self._format is not None and not is_printed_already:
             formats.print_rows(self._format, results)
@@ -119,12 +121,12 @@ class RowPrinter:
         no_stdin = io.BytesIO()  # results don't come from standard input
         rows = open_rows(find_complete_results(path), no_stdin)
         rows.name = name
-        return summarise_results(results(rows), worst=self._printing.worst)
+        return summarise_results(results(rows), worst=self._printing.worst_row_count)
 
     def _find_row_file(self) -> str | None:
         """Return the path of the stored rows, or else of OUT; None without any rows."""
-        if self._kept is None:
-            return self._out
-        self._kept.flush()
-        is_empty = self._kept.tell() == 0
-        return None if is_empty else self._kept.name
+        if self._row_file is None:
+            return self._out_path
+        self._row_file.flush()
+        is_empty = self._row_file.tell() == 0
+        return None if is_empty else self._row_file.name

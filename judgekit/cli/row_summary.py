@@ -41,12 +41,12 @@ def summarise_run(
         rows = f"interrupted: {rows}"
     parts = [
         f"{rows} in {name}: {_count_verdicts(run, _BEST_FIRST) or 'no verdict'}",
-        f"{run.judged:,} judged in {seconds:,.0f} s, {run.kept:,} reused",
+        f"{run.judged_count:,} judged in {seconds:,.0f} s, {run.kept_count:,} reused",
         describe_cost(run),
         *_describe_labels(run),
     ]
-    if run.thoughts:
-        parts.append(f"{counted(run.thoughts, '<think> block', '<think> blocks')} left out")
+    if run.thought_count:
+        parts.append(f"{counted(run.thought_count, '<think> block', '<think> blocks')} left out")
     if others:
         by_judge = ", ".join(f"{number:,} by {judge}" for judge, number in others.items())
         parts.append(f"rows that this run did not come to: {by_judge}")
@@ -64,7 +64,7 @@ def summarise_run(
 
 def _count_done_rows(run: DatasetRun, others: Mapping[str, int]) -> str:
     """Count the rows judged or reused: "3 rows", or with others in OUT, "3 of 5 rows"."""
-    done = run.judged + run.kept
+    done = run.judged_count + run.kept_count
     if not others:
         return counted(done, "row", "rows")
     in_out = done + sum(others.values())
@@ -73,7 +73,7 @@ def _count_done_rows(run: DatasetRun, others: Mapping[str, int]) -> str:
 
 def _explain_unjudged_rows(run: DatasetRun, total: int | None, *, is_settled: bool) -> str:
     """Explain why the run chose to leave rows unjudged; "" if it didn't choose to, or if all are done."""
-    done = run.judged + run.kept
+    done = run.judged_count + run.kept_count
     if total == done:
         return ""
     remaining_rows = "the rest" if total is None else counted(total - done, "row", "rows")
@@ -88,9 +88,9 @@ def _explain_end(run: DatasetRun, remaining_rows: str, *, is_settled: bool) -> s
     if is_settled:
         return f"{remaining_rows} not needed"
     if run.gave_up:
-        failures = f"the first {run.sent:,} that were sent failed alike"
+        failures = f"the first {run.sent_count:,} that were sent failed alike"
         return f"{remaining_rows} not judged, because {failures}"
-    if run.is_spent:
+    if run.is_budget_spent:
         return f"{remaining_rows} not judged, because --max-cost is reached"
     return ""
 
@@ -108,11 +108,11 @@ def _describe_labels(run: DatasetRun) -> list[str]:
     from judgekit.evaluation.labels import agreement
 
     try:
-        agreed, compared, left_out = agreement(run.labels)
+        agreed, compared, left_out = agreement(run.label_verdict_counts)
     except UsageError as error:  # the verdicts are still valid, and `report` has more options
         return [f"labels not compared: {error}"]
 
-    has_labels = bool(compared or left_out.unknown)
+    has_labels = bool(compared or left_out.unknown_count)
     if not has_labels:  # at most blank cells
         return []
 
@@ -129,9 +129,9 @@ def describe_cost(run: DatasetRun) -> str:
     """Describe a run's cost so far; if some calls have no known price, as "at least" or "unknown"."""
     if run.spent_usd:
         return _describe_spending(run)
-    if run.unpriced and run.priced:
+    if run.unpriced_count and run.priced_count:
         return "cost at least 0 (a model has no price)"
-    if run.unpriced:
+    if run.unpriced_count:
         return "cost unknown"
     if run.is_local:
         return "cost 0 (local)"
@@ -141,13 +141,13 @@ def describe_cost(run: DatasetRun) -> str:
 def _describe_spending(run: DatasetRun) -> str:
     """Describe a cost above 0."""
     digits = 4 if run.spent_usd < 1 else 2
-    at_least = "at least " if run.unpriced else ""
+    at_least = "at least " if run.unpriced_count else ""
     return f"{at_least}{run.spent_usd:.{digits}f} USD"
 
 
 def describe_progress(run: DatasetRun, total: int | None, started: float) -> str:
     """Describe a run's progress: rows, verdicts, speed and cost so far."""
-    done = run.judged + run.kept
+    done = run.judged_count + run.kept_count
     rows = counted(done, "row", "rows")
     if total is not None:
         rows = f"{done:,} of {counted(total, 'row', 'rows')}"
@@ -156,7 +156,7 @@ def describe_progress(run: DatasetRun, total: int | None, started: float) -> str
         return f"{rows}: {verdicts}, {describe_cost(run)}; waiting for {run.waits_for}"
 
     seconds = max(time.monotonic() - started, 0.001)  # never divide by 0
-    rows_a_second = run.judged / seconds
+    rows_a_second = run.judged_count / seconds
     time_left = ""
     if total and rows_a_second:
         seconds_left = int((total - done) / rows_a_second)

@@ -50,8 +50,8 @@ class RunOptions(NamedTuple):
     """How rows are judged or only shown: the number at a time, the place, failing outcomes, and printing."""
 
     jobs: int
-    use_engine: bool
-    show_prompt: bool
+    uses_engine: bool
+    shows_prompt: bool
     is_estimate: bool = False
     exit_on: Collection[ExitOn] = DEFAULT_EXIT_ON
     printing: Printing = Printing()
@@ -99,7 +99,7 @@ def judge_rows(
     id_columns = [dataset.id_column] if dataset.id_column else []
     note(*source.describe(matched, *id_columns), *remarks)
 
-    if run_options.show_prompt:
+    if run_options.shows_prompt:
         return _show_prompt(task, dataset, project, request)
 
     # Prepare the dataset for variants, a named run, a promise or a condition.
@@ -109,7 +109,7 @@ def judge_rows(
         dataset = variants.bind(dataset, row_options, matched, project)
 
     if options.run is not None:
-        dataset = replace(dataset, taken=dataset.taken.with_names([results.RUN]))
+        dataset = replace(dataset, taken_names=dataset.taken_names.with_names([results.RUN]))
     if run_options.is_estimate:
         return _print_estimate(options, dataset, project, request, run_options)
 
@@ -118,7 +118,7 @@ def judge_rows(
     promised = None
     if options.agree is not None:
         promised = _read_promised_rows(options, dataset, project, request)
-        dataset = promised.bound
+        dataset = promised.bound_dataset
 
     if condition is not None:  # rows are drawn at random, so read all of them
         dataset = replace(dataset, rows=list(dataset.rows))
@@ -129,21 +129,21 @@ def judge_rows(
         dataset=dataset,
         results=results.Results(printer.add_line),
         max_cost_usd=request.max_cost_usd,
-        run=options.run,
-        expected=partial(row_options.expected, matched),
+        run_name=options.run,
+        find_label=partial(row_options.expected, matched),
     )
 
     job = _Job(
         task=task,
         options=options,
-        work=work,
+        dataset_run=work,
         source=source,
         project=project,
         request=request,
         run_options=run_options,
         printer=printer,
         promised=promised,
-        condition=condition,
+        until_condition=condition,
         variants=variants,
     )
 
@@ -176,15 +176,15 @@ def _build_row_options(
 
     row_options = RowOptions(
         task=task,
-        fixed=description,
-        families=families,
+        default_task=description,
+        author_families=families,
         template=_parse_template(options, description),
         drops_thoughts=options.drop_thinking,
     )
     # Rows of two files are already joined by --map and --id, and have the usual column names.
     if options.other_data is None:
         row_options = row_options._replace(
-            given=columns, id_column=options.id, judge_turn=options.judge_turn
+            column_by_field=columns, id_column=options.id, judge_turn=options.judge_turn
         )
     # A condition applies to all rows, and the limit only to the rows drawn for it.
     if options.until is None:
@@ -246,9 +246,9 @@ def _build_agreement_options(options: DataOptions) -> AgreementOptions:
     assert options.agree is not None, "called only with a promise"  # noqa: S101
     return AgreementOptions(
         share=options.agree,
-        on=options.agree_on,
+        agree_on=options.agree_on,
         confirms_accepted=options.always_confirm is not None,
-        noise=options.noise,
+        repeated_row_count=options.noise,
     )
 
 
@@ -257,14 +257,14 @@ class _Job(NamedTuple):
 
     task: Literal["judge", "compare"]
     options: DataOptions
-    work: DatasetRun
+    dataset_run: DatasetRun
     source: Rows
     project: Path
     request: JudgeRequest
     run_options: RunOptions
     printer: RowPrinter
     promised: PromisedRows | None = None
-    condition: Condition | None = None
+    until_condition: Condition | None = None
     variants: Variants | None = None
 
 
@@ -275,7 +275,7 @@ class _Outcome(NamedTuple):
     total: int | None
     is_interrupted: bool
     seconds: float
-    others: Mapping[str, int] = MappingProxyType({})
+    unreached_count_by_judge: Mapping[str, int] = MappingProxyType({})
     lines: Sequence[str] = ()
     """The effect of a promise of agreement, or the answer to `--until`."""
     answer: Answer | None = None
@@ -285,8 +285,8 @@ def _judge_here(job: _Job) -> _Outcome:
     """Judge the rows in this process, by the engine or in batches."""
     total = _count_rows(job)
     with _open_out(job) as results:
-        job.work.results = results
-        if job.condition is not None:
+        job.dataset_run.results = results
+        if job.until_condition is not None:
             return _judge_until(job, results)
 
         promised_run = _make_promised_run(job)
@@ -307,9 +307,9 @@ def _count_rows(job: _Job) -> int | None:
 
     A stream's rows are known if they were already stored for a promise or a condition.
     """
-    is_stored = job.promised is not None or job.condition is not None
-    can_read_twice = job.source.lasting or is_stored
-    return job.work.dataset.check() if can_read_twice else None
+    is_stored = job.promised is not None or job.until_condition is not None
+    can_read_twice = job.source.can_reread or is_stored
+    return job.dataset_run.dataset.check() if can_read_twice else None
 
 
 def _open_out(job: _Job) -> Results:
@@ -333,16 +333,16 @@ def _judge_until(job: _Job, results: Results) -> _Outcome:
     from judgekit.data.until import UntilRun
 
     until_job = _build_until_job(job)
-    run = UntilRun(until_job, job.work)
+    run = UntilRun(until_job, job.dataset_run)
     # It isn't known in advance how many rows this takes.
-    is_interrupted, seconds = _judge_with_progress(run, job.work, total=None)
+    is_interrupted, seconds = _judge_with_progress(run, job.dataset_run, total=None)
     results.write_out()
     return _Outcome(
         name=results.name,
         total=len(until_job.rows),
         is_interrupted=is_interrupted,
         seconds=seconds,
-        others=results.others(),
+        unreached_count_by_judge=results.others(),
         lines=[run.answer.describe()],
         answer=run.answer,
     )
@@ -353,11 +353,13 @@ def _build_until_job(job: _Job) -> UntilJob:
     from judgekit.data.dataset import PendingRow
     from judgekit.data.until import UntilJob
 
-    assert job.condition is not None, "called only with a condition"  # noqa: S101
+    assert job.until_condition is not None, "called only with a condition"  # noqa: S101
     return UntilJob(
-        condition=job.condition,
-        rows=[row for row in job.work.dataset if isinstance(row, PendingRow)],
-        runner=_make_runner(job, new_rows=0),  # the number of rows needed isn't known in advance
+        condition=job.until_condition,
+        rows=[row for row in job.dataset_run.dataset if isinstance(row, PendingRow)],
+        judge_rows=_make_runner(
+            job, new_rows=0
+        ),  # the number of rows needed isn't known in advance
         at_once=job.run_options.jobs,
         limit=job.options.limit,
         out=job.options.out,
@@ -367,15 +369,15 @@ def _build_until_job(job: _Job) -> UntilJob:
 
 def _judge_all(job: _Job, results: Results, runner: Runner, total: int | None) -> _Outcome:
     """Judge all rows without a verdict, and write their results."""
-    judge = partial(runner, job.work.pending(), job.work.on_record)
-    is_interrupted, seconds = _judge_with_progress(judge, job.work, total)
+    judge = partial(runner, job.dataset_run.pending(), job.dataset_run.on_record)
+    is_interrupted, seconds = _judge_with_progress(judge, job.dataset_run, total)
     results.write_out()
     return _Outcome(results.name, total, is_interrupted, seconds, results.others())
 
 
 def _report_outcome(job: _Job, outcome: _Outcome) -> int:
     """Print a run's problems and summary, and return the exit code."""
-    work = job.work
+    work = job.dataset_run
     is_interrupted = outcome.is_interrupted and not work.gave_up
     _print_problems(work, job.task)
     # The summary tells what was kept, so the message about an interruption needn't.
@@ -392,7 +394,7 @@ def _report_outcome(job: _Job, outcome: _Outcome) -> int:
 
 def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None:
     """Print where texts were sent, why rows have no verdict, and why a run was given up."""
-    output.note_sent(work.substitutes, work.redacted)
+    output.note_sent(work.substitute_providers, work.redacted_count)
     output.note(*work.deciders.notes(task))
     doubled_models = work.describe_doubled_models()
     # This recommends --depth, which `compare` doesn't have.
@@ -413,20 +415,20 @@ def _summarise_outcome(job: _Job, outcome: _Outcome, *, is_interrupted: bool) ->
     answer = outcome.answer
     is_settled = answer is not None and answer.holds is not None
     return summarise_run(
-        job.work,
+        job.dataset_run,
         outcome.name,
         outcome.seconds,
         outcome.total,
         interrupted=is_interrupted,
         resumes=bool(job.options.out),
-        others=outcome.others,
+        others=outcome.unreached_count_by_judge,
         is_settled=is_settled,
     )
 
 
 def _print_summary(lines: Sequence[str]) -> None:
     """Print lines to stderr, except with --quiet."""
-    if sys.stderr is None or output.current.quiet:
+    if sys.stderr is None or output.current.is_quiet:
         return
     for line in lines:
         sys.stderr.write(f"{output.make_printable(line)}\n")
@@ -440,7 +442,7 @@ def _choose_exit_code(work: DatasetRun, exit_on: Collection[ExitOn]) -> int:
         return work.problem.exit_code
 
     words = set(work.verdict_counts)
-    has_reached_max_cost = work.is_spent
+    has_reached_max_cost = work.is_budget_spent
     if has_reached_max_cost:  # the remaining rows have no verdicts
         words.add("undetermined")
     return choose_exit_code(words, exit_on)
@@ -469,7 +471,7 @@ def _make_promised_run(job: _Job) -> PromisedRun | None:
         is_fresh=job.options.fresh,
         make_batch_runner=make_batch_runner,
     )
-    return PromisedRun(promised_job, job.work, note)
+    return PromisedRun(promised_job, job.dataset_run, note)
 
 
 def _make_deep_batch_runner(job: _Job, limit_usd: float | None, is_first: bool) -> BatchRunner:
@@ -500,7 +502,7 @@ def _make_runner(job: _Job, new_rows: int) -> Runner:
         return job.variants.runner(job.project, jobs, is_ready=is_ready)
 
     has_few_rows = new_rows < runners.MANY_ROWS  # for more, the engine takes more CPU
-    if job.run_options.use_engine and has_few_rows:
+    if job.run_options.uses_engine and has_few_rows:
         return runners.by_engine(job.task, job.project, job.request, jobs, note, is_ready=is_ready)
     return runners.here(job.project, job.request, jobs, is_ready=is_ready)
 
@@ -515,7 +517,7 @@ def _make_batch_runner(job: _Job) -> BatchRunner:
         at_once=job.run_options.jobs,
         out=options.out or "",
         fallback=options.batch_fallback,
-        work=job.work,
+        dataset_run=job.dataset_run,
         note=note,
         is_fresh=options.fresh,
         is_trusted=options.trust_results,
@@ -553,11 +555,13 @@ def _judge_on_ray(job: _Job) -> _Outcome:
     assert options.data is not None and options.out is not None  # noqa: S101, PT018 - `check` made sure
     jobs = job.run_options.jobs
     with on_ray.connected(options.ray_address):
-        run = on_ray.RayRun(job.work, options.data, options.out, job.project, job.request, jobs)
+        run = on_ray.RayRun(
+            job.dataset_run, options.data, options.out, job.project, job.request, jobs
+        )
         with run as ray_run:
             ray_run.prepare(fresh=options.fresh, trust=options.trust_results)
             total = ray_run.check(job.source.schema)  # it counts the rows, too
-            is_interrupted, seconds = _judge_with_progress(ray_run.judge, job.work, total)
+            is_interrupted, seconds = _judge_with_progress(ray_run.judge, job.dataset_run, total)
             ray_run.finish()
 
     return _Outcome(options.out, total, is_interrupted, seconds)

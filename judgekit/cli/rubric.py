@@ -177,7 +177,7 @@ class _SoundRubric(NamedTuple):
 
     loaded: LoadedRubric
     cases: Sequence[RubricCase]
-    wrong: Sequence[WrongCase]
+    wrong_cases: Sequence[WrongCase]
 
 
 def _read_if_sound(reference: str) -> _SoundRubric | None:
@@ -373,8 +373,8 @@ def _ask_repeatedly(
     progress = count_to(len(repeated_cases), "answers")
     named_inputs = NamedInputs.of(loaded.path)
     opinions = runner.ask(repeated_cases, named_inputs, loaded, mode, get_project_path(), progress)
-    if opinions.unasked:
-        first_reason = opinions.unasked[0]
+    if opinions.unasked_reasons:
+        first_reason = opinions.unasked_reasons[0]
         raise InputError(f"{loaded.path}: a case is not judged: {first_reason}")
     return opinions
 

@@ -232,7 +232,7 @@ def rebuild(root: Roots = None) -> None:
             note(*opened.notes())
             if opened.is_empty():
                 note(index_file.describe_empty(store))
-            entries = counted(opened.size, "entry", "entries")
+            entries = counted(opened.entry_count, "entry", "entries")
             seconds = f"{time.perf_counter() - started:.1f} s"
             place = opened.path or "in memory only: the cache folder cannot be written"
             say(f"{store}: {opened.kind}, {entries}, {seconds}, {place}")

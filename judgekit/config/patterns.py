@@ -75,11 +75,11 @@ class Patterns:
 class Pattern:
     """A parsed pattern. `parts` are regexes for the parts of a path, and `path_regex` is for a whole path."""
 
-    __slots__ = ("folders_only", "is_negated", "parts", "path_regex")
+    __slots__ = ("is_for_folders", "is_negated", "parts", "path_regex")
 
     def __init__(self, parts: Sequence[str], *, folders_only: bool, is_negated: bool) -> None:
         self.parts = parts
-        self.folders_only = folders_only
+        self.is_for_folders = folders_only
         self.is_negated = is_negated
 
         # `docs/**` matches everything below `docs`, but not `docs` itself.
@@ -102,14 +102,14 @@ def _compile_for_files(pattern: Pattern) -> re.Pattern[str]:
         return re.compile(expression, re.DOTALL)
 
     # All parts are `**`: `**/` matches every top folder, and `**` every path.
-    if pattern.folders_only:
+    if pattern.is_for_folders:
         return re.compile(f"[^/]*+{_BELOW_FOLDER_PATTERN}", re.DOTALL)
     return re.compile(".", re.DOTALL)
 
 
 def _choose_end(pattern: Pattern) -> str:
     """Return a regex for what has to follow the pattern's last part in a file's path."""
-    if pattern.folders_only:
+    if pattern.is_for_folders:
         return _BELOW_FOLDER_PATTERN
     if pattern.parts[-1] == _DOUBLE_STAR:
         # The group in `_BELOW_FOLDER_PATTERN` marks files that match because a folder above them does. But

@@ -123,9 +123,9 @@ class PromisedRow(NamedTuple):
     promise: AgreementPromise
     mode: ModeName
     verdict: str
-    first: Call | None
+    first_call: Call | None
     """The call of the first tier. None if it wasn't asked."""
-    strong: Call | None
+    strong_call: Call | None
     """The call of `deep`. None if it wasn't asked."""
 
     @classmethod
@@ -146,14 +146,14 @@ class PromisedRow(NamedTuple):
             promise=promise,
             mode=verdict.mode,
             verdict=verdict.verdict,
-            first=Call.of(first_rounds),
-            strong=Call.of(strong_rounds),
+            first_call=Call.of(first_rounds),
+            strong_call=Call.of(strong_rounds),
         )
 
     @property
     def is_decided_by_first(self) -> bool:
         """Whether the first tier's opinion is the verdict. It isn't if no tier was asked."""
-        return self.first is not None and self.strong is None
+        return self.first_call is not None and self.strong_call is None
 
 
 @dataclass
@@ -161,26 +161,36 @@ class _Group:
     """The opinions that share a budget, and the sample's results on those that are final."""
 
     level: float
-    rate: float = 0.0
-    final: int = 0
+    sampling_rate: float = 0.0
+    final_count: int = 0
     disagreements: int = 0
     """Among the rows of the sample that count."""
 
     @property
-    def estimate(self) -> float:
+    def estimated_disagreements(self) -> float:
         """The estimated number of first opinions outside the sample that `deep` would disagree with."""
-        if not self.rate:  # there's no sample, because no opinion of this group can be final
+        if (
+            not self.sampling_rate
+        ):  # there's no sample, because no opinion of this group can be final
             return 0.0
-        # Rows are drawn into the sample at `rate`, so each represents (1 - rate) / rate rows outside.
-        return self.disagreements * (1 - self.rate) / self.rate
+        # Rows are drawn into the sample at `sampling_rate`, so each represents (1 - rate) / rate rows
+        # outside.
+        return self.disagreements * (1 - self.sampling_rate) / self.sampling_rate
 
     @property
-    def most(self) -> int:
-        """An upper bound for `estimate`. The true number is higher with a probability of at most `level`."""
-        if not self.rate:  # there's no sample, because no opinion of this group can be final
+    def max_disagreements(self) -> int:
+        """An upper bound for `estimated_disagreements`.
+
+        The true number is higher with a probability of at most `level`.
+        """
+        if (
+            not self.sampling_rate
+        ):  # there's no sample, because no opinion of this group can be final
             return 0
-        bound = agreement.max_unsampled_disagreements(self.disagreements, self.rate, self.level)
-        return min(bound, self.final)
+        bound = agreement.max_unsampled_disagreements(
+            self.disagreements, self.sampling_rate, self.level
+        )
+        return min(bound, self.final_count)
 
 
 @dataclass
@@ -189,31 +199,31 @@ class AgreementTally:
 
     share: float = 0.0
     first_tier: str = ""
-    rows: int = 0
+    row_count: int = 0
     decided_by_first: int = 0
-    strong_calls: int = 0
+    strong_call_count: int = 0
     sampled: int = 0
     judged_twice: int = 0
     same_twice: int = 0
     _groups: dict[bool, _Group] = field(default_factory=dict)
-    _first: list[Call] = field(default_factory=list)
-    _strong: list[Call] = field(default_factory=list)
+    _first_calls: list[Call] = field(default_factory=list)
+    _strong_calls: list[Call] = field(default_factory=list)
 
     def add(self, row: PromisedRow) -> None:
         """Count a row that was judged under the promise."""
         promise = row.promise
         self.share = promise.share
         self.first_tier = promise.first_tier
-        self.rows += 1
+        self.row_count += 1
         if promise.sampled:
             self.sampled += 1
         if row.is_decided_by_first:
             self.decided_by_first += 1
-        if row.first is not None:
-            self._first.append(row.first)
-        if row.strong is not None:
-            self.strong_calls += 1
-            self._strong.append(row.strong)
+        if row.first_call is not None:
+            self._first_calls.append(row.first_call)
+        if row.strong_call is not None:
+            self.strong_call_count += 1
+            self._strong_calls.append(row.strong_call)
         self._note_repetition(row)
         self._note_agreement(row)
 
@@ -236,9 +246,9 @@ class AgreementTally:
         is_in_accepted_group = is_strict and promise.first == "accept"
         level = agreement.compute_level(is_strict=is_strict, is_separate=is_in_accepted_group)
         group = self._groups.setdefault(is_in_accepted_group, _Group(level))
-        group.rate = promise.rate
+        group.sampling_rate = promise.rate
         if row.is_decided_by_first:
-            group.final += 1
+            group.final_count += 1
         is_in_sample = promise.counted
         agreement_rule = Promise(promise.share, promise.on)
         if is_in_sample and not agreement_rule.holds_for(promise.first, row.verdict):
@@ -246,46 +256,49 @@ class AgreementTally:
 
     @property
     def _estimate(self) -> float:
-        return 1 - sum(group.estimate for group in self._groups.values()) / self.rows
+        return (
+            1
+            - sum(group.estimated_disagreements for group in self._groups.values()) / self.row_count
+        )
 
     @property
     def _least(self) -> float:
-        return 1 - sum(group.most for group in self._groups.values()) / self.rows
+        return 1 - sum(group.max_disagreements for group in self._groups.values()) / self.row_count
 
     @property
     def _saved_usd(self) -> float | None:
         """The US dollars saved, compared with letting `deep` judge every row. None if any cost is unknown."""
-        if not self._strong:
+        if not self._strong_calls:
             return None  # `deep` was never called, so its price is unknown
-        first_usd = _sum_known(call.usd for call in self._first)
-        strong_usd = _sum_known(call.usd for call in self._strong)
+        first_usd = _sum_known(call.usd for call in self._first_calls)
+        strong_usd = _sum_known(call.usd for call in self._strong_calls)
         if first_usd is None or strong_usd is None:
             return None
-        mean_strong_usd = strong_usd / len(self._strong)
-        usd_of_strong_alone = mean_strong_usd * self.rows
+        mean_strong_usd = strong_usd / len(self._strong_calls)
+        usd_of_strong_alone = mean_strong_usd * self.row_count
         return usd_of_strong_alone - first_usd - strong_usd
 
     @property
     def _saved_seconds(self) -> float | None:
         """The seconds of calls saved, compared with letting `deep` judge every row. None if unknown."""
-        if not self._strong:
+        if not self._strong_calls:
             return None  # `deep` was never called, so its speed is unknown
-        first_seconds = sum(call.seconds for call in self._first)
-        strong_seconds = sum(call.seconds for call in self._strong)
-        mean_strong_seconds = strong_seconds / len(self._strong)
-        seconds_of_strong_alone = mean_strong_seconds * self.rows
+        first_seconds = sum(call.seconds for call in self._first_calls)
+        strong_seconds = sum(call.seconds for call in self._strong_calls)
+        mean_strong_seconds = strong_seconds / len(self._strong_calls)
+        seconds_of_strong_alone = mean_strong_seconds * self.row_count
         return seconds_of_strong_alone - first_seconds - strong_seconds
 
     def sum_up(self) -> Agreement | None:
         """Build the report's figures. Returns None if no row was judged under a promise."""
-        if not self.rows:
+        if not self.row_count:
             return None
         return Agreement(
             promise=self.share,
             first_tier=self.first_tier,
-            rows=self.rows,
+            rows=self.row_count,
             decided_by_first=self.decided_by_first,
-            strong_calls=self.strong_calls,
+            strong_calls=self.strong_call_count,
             sampled=self.sampled,
             estimate=self._estimate,
             least=self._least,

@@ -56,7 +56,7 @@ class BatchRunner(BatchRun):
         judge_row = partial(gateway.judge, find_judge=find_judge, on_record=on_record)
         try:
             await _judge_rows(gateway, rows, judge_row)
-            if not self.work.stopped.is_set():
+            if not self.dataset_run.stopped.is_set():
                 await gateway.finish()
         except BaseExceptionGroup as errors:
             first_error = errors.exceptions[0]  # it stopped the other tasks
@@ -145,7 +145,7 @@ def _list_batch_models(judge: Judge[Any, Any, Any]) -> list[Any]:
     A provider is left out if one of its models can't be called in batches.
     """
     usable = []
-    for models_by_tier in judge.settings.others():
+    for models_by_tier in judge.settings.find_other_panels():
         models = chain(*models_by_tier.values())
         is_refused = any(explain_missing_batches(model) for model in models)
         if not is_refused:

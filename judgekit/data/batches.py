@@ -83,9 +83,9 @@ class Unanswered(Exception):  # noqa: N818 - it's a row's outcome rather than an
 class _Row:
     """A row being judged: the number of its waiting calls, and the custom ids of the answers it has used."""
 
-    waits: int = 0
+    waiting_call_count: int = 0
     is_over: bool = False
-    used: list[str] = field(default_factory=list)
+    used_answer_ids: list[str] = field(default_factory=list)
 
 
 _current_row: ContextVar[_Row] = ContextVar("row")
@@ -118,7 +118,7 @@ class BatchRun:
     at_once: int
     out: str
     fallback: Fallback
-    work: DatasetRun
+    dataset_run: DatasetRun
     note: Callable[[str], None]
     is_fresh: bool = False
     is_trusted: bool = False  # trust the manifest, whoever wrote it
@@ -132,7 +132,7 @@ class BatchGateway:
     def __init__(self, run: BatchRun, manifest: Manifest) -> None:
         self._run = run
         self._manifest = manifest
-        self._limit = run.request.max_cost_usd
+        self._limit_usd = run.request.max_cost_usd
         self._cache = ReplyCache(ReplyFile()) if run.request.cache else None
         self._router = Router()
         # Limits how many requests are built at a time.
@@ -143,14 +143,14 @@ class BatchGateway:
         # Rows
         self._changed = asyncio.Event()  # set when any of the following counts change
         self._is_reading_rows = True
-        self._open_rows = 0
-        self._waiting_rows = 0  # how many of the open rows are waiting
-        self._requests_in_making = 0
+        self._open_row_count = 0
+        self._waiting_row_count = 0  # how many of the open rows are waiting
+        self._unfinished_request_count = 0
         self._waiting: dict[str, _Waiting] = {}  # by the request's custom id
-        self._answers_of_written_rows = list[str]()  # custom ids
+        self._written_answer_ids = list[str]()  # custom ids
 
         # Money
-        self._spent = 0.0  # US dollars
+        self._spent_usd = 0.0  # US dollars
         self._charged = set[str]()  # custom ids
         self._costs: dict[str, float] = {}  # estimates for unanswered requests, by custom id
 
@@ -159,7 +159,7 @@ class BatchGateway:
         self._styles: dict[tuple[str | None, str], list[CallStyle]] = {}
         self._max_requests: dict[BatchTarget, int] = {}  # per batch, if a larger batch was refused
         self._max_batches: dict[BatchTarget, int] = {}  # at a time, if a further batch was refused
-        self._last_of_round = 0  # the number of the last request to submit in this round
+        self._last_request_number = 0  # the number of the last request to submit in this round
         self._failures = 0  # consecutive failures of polling or submitting
         self._polls_without_files = 0  # polls of completed batches that had no files
 
@@ -172,7 +172,7 @@ class BatchGateway:
         """
         # Rows share the styles known to work at an address, but `refused` only concerns this request.
         address = endpoint.api_base, endpoint.model
-        styles = self._styles.setdefault(address, [CallStyle(endpoint.output)])
+        styles = self._styles.setdefault(address, [CallStyle(endpoint.output_mode)])
         refused: list[CallStyle] = []
 
         while True:
@@ -188,7 +188,7 @@ class BatchGateway:
                 if why_missing is not None:
                     return await self._ask_live(endpoint, request, why_missing)
                 answer = self._manifest.answer(custom_id)
-            _current_row.get().used.append(custom_id)
+            _current_row.get().used_answer_ids.append(custom_id)
 
             try:
                 reply = await self._read_answer(custom_id, endpoint, request, style, answer)
@@ -265,7 +265,7 @@ class BatchGateway:
                 CACHED_USAGE  # the answer's cost was counted for another row with the same request
             )
         self._charged.add(custom_id)
-        self._spent += usage.cost_usd or 0.0
+        self._spent_usd += usage.cost_usd or 0.0
         return usage
 
     async def _wait_for_answer(
@@ -282,9 +282,9 @@ class BatchGateway:
             self._waiting[custom_id] = waiting
         row = _current_row.get()
         waiting.rows.append(row)
-        if row.waits == 0:
-            self._waiting_rows += 1
-        row.waits += 1
+        if row.waiting_call_count == 0:
+            self._waiting_row_count += 1
+        row.waiting_call_count += 1
         self._changed.set()
 
         # Multiple rows can wait for the same future, so cancelling one row must not cancel the future.
@@ -294,12 +294,12 @@ class BatchGateway:
         self, custom_id: str, endpoint: Endpoint, request: Request, style: CallStyle
     ) -> None:
         """Build a request's body, add it to the manifest, and estimate its cost if there's a cost limit."""
-        self._requests_in_making += 1
+        self._unfinished_request_count += 1
         try:
             async with self._making_slots:
                 path, body = await batches.build_request(endpoint, request, style)
         finally:
-            self._requests_in_making -= 1
+            self._unfinished_request_count -= 1
         if self._manifest.has(custom_id):  # another row has added the same request meanwhile
             return
 
@@ -307,8 +307,8 @@ class BatchGateway:
             endpoint.profile.provider, endpoint.api_base or "", endpoint.model, path
         )
         self._manifest.add(custom_id, target, body)
-        self._run.work.waits_for = f"all requests ({len(self._waiting) + 1:,} so far)"
-        if self._limit is not None:
+        self._run.dataset_run.waits_for = f"all requests ({len(self._waiting) + 1:,} so far)"
+        if self._limit_usd is not None:
             self._costs[custom_id] = batches.estimate(endpoint, body)
 
     async def _ask_live(self, endpoint: Endpoint, request: Request, why_missing: str) -> Reply:
@@ -318,20 +318,20 @@ class BatchGateway:
         row has already used answers that were paid for, raises `GatewayError` instead.
         """
         is_over_budget = why_missing == FailureKind.BUDGET
-        limit = self._limit
-        if is_over_budget and not _current_row.get().used:
+        limit = self._limit_usd
+        if is_over_budget and not _current_row.get().used_answer_ids:
             raise Unanswered
         if not is_over_budget and self._run.fallback == "none":
             raise Unanswered(f"{why_missing}; the next run asks it in another batch")
 
         async with self._asking_slots:
-            is_limit_reached = limit is not None and self._spent >= limit * (1 - INEXACT)
+            is_limit_reached = limit is not None and self._spent_usd >= limit * (1 - INEXACT)
             if is_over_budget or is_limit_reached:
-                spent = f"{self._spent:.4f} of {limit:g} US dollars are spent"
+                spent = f"{self._spent_usd:.4f} of {limit:g} US dollars are spent"
                 problem = f"{spent}, and the rest is not enough"
                 raise GatewayError(FailureKind.BUDGET, problem, usage=Usage())
             reply = await self._router.complete(endpoint, request)
-        self._spent += reply.usage.cost_usd or 0.0
+        self._spent_usd += reply.usage.cost_usd or 0.0
         return reply
 
     # The run
@@ -341,7 +341,7 @@ class BatchGateway:
     ) -> None:
         """Judge a row, whose calls to models wait for batches, and pass its record to `on_record`."""
         row = _Row()
-        self._open_rows += 1
+        self._open_row_count += 1
         _current_row.set(row)  # for `complete`, which the judge calls
 
         try:
@@ -350,18 +350,18 @@ class BatchGateway:
                 judgement = await find_judge(pending.subject).judge(pending.subject)
                 record = judgement.record()
             on_record(pending, record)
-            self._answers_of_written_rows += row.used
+            self._written_answer_ids += row.used_answer_ids
         except Unanswered as reason:
             self._is_manifest_needed = True
             if reason.args:
                 on_record(pending._replace(error=str(reason)), None)
             else:  # the cost limit was reached, so leave the row to a later run
-                self._run.work.is_spent = True
+                self._run.dataset_run.is_budget_spent = True
         finally:
             row.is_over = True
-            self._open_rows -= 1
-            if row.waits > 0:
-                self._waiting_rows -= 1
+            self._open_row_count -= 1
+            if row.waiting_call_count > 0:
+                self._waiting_row_count -= 1
             self._changed.set()
 
     def note_all_rows_read(self) -> None:
@@ -378,7 +378,7 @@ class BatchGateway:
         tries = retrying.Tries(inf, (shortest,), shortest_pause=shortest, longest_pause=longest)
         while await self._wait_until_blocked():
             # With a cost limit, only choose more requests once the cost of the running batches is known.
-            if self._limit is None or not self._list_awaited_batches():
+            if self._limit_usd is None or not self._list_awaited_batches():
                 self._choose_requests()
 
             seconds = shortest
@@ -398,7 +398,7 @@ class BatchGateway:
 
     def _split_unsent_requests(self) -> list[tuple[BatchTarget, Sequence[str]]]:
         """Split this round's unsent requests into batches."""
-        return self._manifest.split_unsent(self._last_of_round, self._max_requests)
+        return self._manifest.split_unsent(self._last_request_number, self._max_requests)
 
     def _may_retry(self, failure: Exception, _: int) -> bool:
         """Count a failure, and tell whether to try again: not after a lasting one, or too many in a row."""
@@ -411,11 +411,13 @@ class BatchGateway:
 
         Returns False once all rows are judged.
         """
-        while self._is_reading_rows or self._open_rows:
+        while self._is_reading_rows or self._open_row_count:
             self._changed.clear()
-            can_read_more = self._is_reading_rows and self._open_rows < MAX_OPEN_ROWS
-            are_all_waiting = self._open_rows == self._waiting_rows
-            is_blocked = are_all_waiting and not can_read_more and not self._requests_in_making
+            can_read_more = self._is_reading_rows and self._open_row_count < MAX_OPEN_ROWS
+            are_all_waiting = self._open_row_count == self._waiting_row_count
+            is_blocked = (
+                are_all_waiting and not can_read_more and not self._unfinished_request_count
+            )
             if not is_blocked:
                 await self._changed.wait()
                 continue
@@ -452,9 +454,9 @@ class BatchGateway:
 
         Forgets the other requests, and wakes the rows that wait for them.
         """
-        planned_usd = self._spent  # with the estimated cost of the chosen requests
+        planned_usd = self._spent_usd  # with the estimated cost of the chosen requests
         # Sums of prices aren't exact, so tolerate a tiny excess.
-        max_usd = inf if self._limit is None else self._limit * (1 + INEXACT)
+        max_usd = inf if self._limit_usd is None else self._limit_usd * (1 + INEXACT)
         dropped: dict[str, str] = {}  # reasons by custom id
         for custom_id, *_ in self._manifest.unsent():
             cost = self._costs.get(custom_id, 0.0)
@@ -463,7 +465,7 @@ class BatchGateway:
             else:
                 dropped[custom_id] = FailureKind.BUDGET
         self._manifest.forget(dropped)
-        self._last_of_round = self._manifest.last_number()
+        self._last_request_number = self._manifest.last_number()
 
         if not dropped and not self._has_unfinished_batches():
             # Rows wait for batches that we can't reach, because the manifest was changed or copied. Wake
@@ -513,7 +515,7 @@ class BatchGateway:
         for submitted, calls, batch in fetched:
             running_count = _count_batches_for(submitted.target, accepted)
             states.append(await self._collect(submitted, calls, batch, running_count))
-        self._run.work.waits_for = ", ".join(state for state in states if state is not None)
+        self._run.dataset_run.waits_for = ", ".join(state for state in states if state is not None)
         return None in states  # `_collect` returns None for a batch that has ended
 
     async def _fetch_batch(self, submitted: Submitted, calls: BatchCalls) -> Batch | None:
@@ -547,13 +549,13 @@ class BatchGateway:
         batch = self._manifest.add_batch(uuid.uuid4().hex, target, custom_ids)
         try:
             file = await calls.upload(_name_request_file(batch), self._manifest.content(batch))
-            batch = self._manifest.store(batch._replace(file=file))
+            batch = self._manifest.store(batch._replace(request_file_id=file))
             batch_id = await calls.create(file, target.path, batch.tag)
         except GatewayError as failure:
-            if batch.file and failure.kind in _UNCERTAIN_FAILURES:
+            if batch.request_file_id and failure.kind in _UNCERTAIN_FAILURES:
                 raise  # the batch may exist; `_recover` finds out in the next step
             await self._forget_batch(batch, calls)
-            is_rate_limited = batch.file and failure.kind is FailureKind.RATE_LIMIT
+            is_rate_limited = batch.request_file_id and failure.kind is FailureKind.RATE_LIMIT
             if not is_rate_limited and not batches.is_limit(failure.message):
                 raise
             self._limit_batches(target, len(custom_ids), running_count, failure.message)
@@ -586,7 +588,7 @@ class BatchGateway:
             return  # somebody else's manifest could name any file
         with suppress(GatewayError):
             # If the upload was interrupted, the provider may have the file, although we don't know its id.
-            file = batch.file or await calls.find_file(_name_request_file(batch))
+            file = batch.request_file_id or await calls.find_file(_name_request_file(batch))
             if file:
                 await calls.delete(file)
 
@@ -600,8 +602,8 @@ class BatchGateway:
                 continue
             batch_id = None
             try:
-                if batch.file:  # without its file, the batch can't have been created
-                    batch_id = await calls.find(batch.tag, batch.file)
+                if batch.request_file_id:  # without its file, the batch can't have been created
+                    batch_id = await calls.find(batch.tag, batch.request_file_id)
             except GatewayError as failure:
                 path = self._manifest.path
                 failure.message += f" (a batch may have been submitted; or remove {path})"
@@ -624,23 +626,25 @@ class BatchGateway:
             await self._forget_batch(submitted, calls)
             if not batches.is_limit(batch.problem):
                 problem = f"batch {submitted.id} was refused: {batch.problem}"
-                raise GatewayError(FailureKind.BAD_REQUEST, f"{submitted.target.base}: {problem}")
+                raise GatewayError(
+                    FailureKind.BAD_REQUEST, f"{submitted.target.base_url}: {problem}"
+                )
             self._limit_batches(submitted.target, len(custom_ids), running_count, batch.problem)
             return None
         if batch.status != "validating":  # the provider has accepted it
             self._failures = 0
 
         # Some batches are "completed" shortly before their files are available.
-        lacks_files = batch.status == "completed" and not batch.files
+        lacks_files = batch.status == "completed" and not batch.file_ids
         is_expecting_files = lacks_files and self._polls_without_files < _POLLS_FOR_FILES
         if is_expecting_files:
             self._polls_without_files += 1
         if is_expecting_files or not _has_ended(batch):
-            progress = f"{batch.answered:,} of {batch.total:,} answered, {batch.status}"
+            progress = f"{batch.answered_count:,} of {batch.total_count:,} answered, {batch.status}"
             return f"{submitted.id} ({progress})"
 
-        answers = [await calls.content(file) for file in batch.files]
-        provider_files = (submitted.file or "", *batch.files)
+        answers = [await calls.content(file) for file in batch.file_ids]
+        provider_files = (submitted.request_file_id or "", *batch.file_ids)
         self._manifest.collect(submitted._replace(provider_files=provider_files), chain(*answers))
         self._wake_rows(submitted, batch, custom_ids)
         await self._delete_collected()
@@ -673,9 +677,9 @@ class BatchGateway:
         if waiting is None:
             return
         for row in waiting.rows:
-            row.waits -= 1
-            if row.waits == 0 and not row.is_over:
-                self._waiting_rows -= 1
+            row.waiting_call_count -= 1
+            if row.waiting_call_count == 0 and not row.is_over:
+                self._waiting_row_count -= 1
         waiting.future.set_result(why_missing)
 
     async def _delete_collected(self) -> None:
@@ -711,12 +715,12 @@ class BatchGateway:
         unfinished_batches = self._manifest.batches()
         for unfinished_batch in unfinished_batches:
             target = unfinished_batch.target
-            name = f"batch {unfinished_batch.id} at {target.base or target.provider}"
+            name = f"batch {unfinished_batch.id} at {target.base_url or target.provider}"
             self._run.note(
                 f"{name} goes on, but no row waits for it; cancel it there, or run this again"
             )
 
-        self._manifest.forget(self._answers_of_written_rows)
+        self._manifest.forget(self._written_answer_ids)
         is_needed = bool(unfinished_batches) or self._is_manifest_needed
         self._manifest.close(remove=not is_needed)
 
@@ -762,7 +766,7 @@ def _find_calls(target: BatchTarget) -> BatchCalls | None:
     # The manifest may come from somebody else's repository, so don't just send a key to any address in it.
     with suppress(UsageError):
         endpoint = endpoint_of(registry.find(target.provider), target.model, environ())
-        is_same_address = (endpoint.api_base or "") == target.base
+        is_same_address = (endpoint.api_base or "") == target.base_url
         if is_same_address and not batches.explain_missing_batches(endpoint):
             return BatchCalls(endpoint)
     return None

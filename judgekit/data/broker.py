@@ -35,9 +35,9 @@ _MIN_BEAT_SECONDS = 0.02  # seconds between two beats at least
 class PaceReport(NamedTuple):
     """A worker's report on one provider since its last beat."""
 
-    wanted: int
+    wanted_turn_count: int
     """The number of additional turns that the worker needs."""
-    held: int = 0
+    held_turn_count: int = 0
     """The number of turns that it holds."""
     answers: int = 0
     refusals: tuple[tuple[FailureKind, float | None], ...] = ()
@@ -47,9 +47,9 @@ class PaceReport(NamedTuple):
 class Turns(NamedTuple):
     """A worker's turns at one provider: new ones, how many it may reuse, and a pause before the next call."""
 
-    more: int
-    lasting: int
-    wait: tuple[float, FailureKind, str]
+    new_turn_count: int
+    lasting_turn_count: int
+    required_pause: tuple[float, FailureKind, str]
     """The seconds, the reason and a message."""
 
 
@@ -58,7 +58,7 @@ class Orders(NamedTuple):
 
     turns: dict[PaceKey, Turns]
     cap_usd: float
-    is_over: bool
+    is_limit_reached: bool
     is_stopped: bool
 
 
@@ -66,9 +66,9 @@ class Orders(NamedTuple):
 class _Account:
     """A worker's turns and money. Until its next report, its total spending may reach `cap_usd`."""
 
-    seen: float
-    held: Counter[PaceKey] = field(default_factory=Counter)
-    wanted: Counter[PaceKey] = field(default_factory=Counter)
+    last_seen_s: float
+    held_turns_by_key: Counter[PaceKey] = field(default_factory=Counter)
+    wanted_turns_by_key: Counter[PaceKey] = field(default_factory=Counter)
     spent_usd: float = 0.0
     reserved_usd: float = 0.0
     cap_usd: float = 0.0
@@ -82,12 +82,12 @@ class Broker:
     """Keeps each provider's pace and each worker's account. All workers together may spend `max_cost_usd`."""
 
     def __init__(self, max_cost_usd: float | None = None, workers: int = 1) -> None:
-        self._limit = max_cost_usd
+        self._limit_usd = max_cost_usd
         self._workers = workers
         self._paces: dict[PaceKey, Pace] = {}
         self._accounts: dict[str, _Account] = {}
-        self._is_over = self._is_stopped = False
-        self._job = b""
+        self._is_limit_reached = self._is_stopped = False
+        self._pickled_job = b""
 
     def stop(self) -> None:
         """Order the workers to start no more rows."""
@@ -101,11 +101,11 @@ class Broker:
         """List the workers that have reported within the last `MAX_SILENT_SECONDS` seconds."""
         now = time.monotonic()
         accounts = self._accounts
-        return [name for name in accounts if now - accounts[name].seen <= MAX_SILENT_SECONDS]
+        return [name for name in accounts if now - accounts[name].last_seen_s <= MAX_SILENT_SECONDS]
 
     def learn(self, job: bytes) -> None:
         """Store the job description for workers that will register."""
-        self._job = job
+        self._pickled_job = job
 
     def begin(self, worker: str) -> bytes:
         """Register a worker by its name, `SLOT PROCESS`, and return its job description."""
@@ -115,7 +115,7 @@ class Broker:
             if other_slot == slot:  # there's a new worker in the slot, so the earlier one is dead
                 self._take_back(account)
         self._accounts[worker] = _Account(time.monotonic())
-        return self._job
+        return self._pickled_job
 
     def beat(
         self,
@@ -127,20 +127,20 @@ class Broker:
         """Process a worker's report, and return its orders."""
         account = self._accounts[worker]
         now_s = time.monotonic()
-        account.seen = now_s
+        account.last_seen_s = now_s
         account.spent_usd = spent_usd
         account.reserved_usd = reserved_usd
 
         # Take back the turns and money of silent workers, so that others can use them.
         for other_account in self._accounts.values():
-            if now_s - other_account.seen > MAX_SILENT_SECONDS:
+            if now_s - other_account.last_seen_s > MAX_SILENT_SECONDS:
                 self._take_back(other_account)
 
         turns = {}
         for provider, report in reports.items():
             turns[provider] = self._give_turns(account, provider, report)
-        cap_usd = inf if self._limit is None else self._lend_money(account, self._limit)
-        return Orders(turns, cap_usd, self._is_over, self._is_stopped)
+        cap_usd = inf if self._limit_usd is None else self._lend_money(account, self._limit_usd)
+        return Orders(turns, cap_usd, self._is_limit_reached, self._is_stopped)
 
     def _lend_money(self, account: _Account, limit: float) -> float:
         """Lend a worker some of the money that isn't spent, reserved or lent to others.
@@ -151,7 +151,7 @@ class Broker:
         used_usd = sum(other.used_usd for other in accounts)
         # Sums of costs have rounding errors.
         if used_usd >= limit * (1 - INEXACT):
-            self._is_over = True
+            self._is_limit_reached = True
 
         other_accounts = [other for other in accounts if other is not account]
         # The others may use all of their caps. A call that costs more than expected can exceed a cap.
@@ -176,8 +176,8 @@ class Broker:
         has_just_returned = returned > 0
         if share == 0 and not has_just_returned:
             max_held = 1
-        new_turns = pace.take(min(report.wanted, max_held - report.held))
-        account.held[provider] += new_turns
+        new_turns = pace.take(min(report.wanted_turn_count, max_held - report.held_turn_count))
+        account.held_turns_by_key[provider] += new_turns
 
         # With a limit per minute, every call needs a new turn, so none can be used twice.
         lasting_turns = 0 if provider.per_minute else share
@@ -197,7 +197,7 @@ class Broker:
         """
         users = 0
         for account in self._accounts.values():
-            if account.held[provider] + account.wanted[provider] > 0:
+            if account.held_turns_by_key[provider] + account.wanted_turns_by_key[provider] > 0:
                 users += 1
         if pace.limit() < users:
             return 0
@@ -205,10 +205,10 @@ class Broker:
 
     def _take_back(self, account: _Account) -> None:
         """Take back a worker's turns, and the money that was reserved for it but not spent."""
-        for provider, turns in account.held.items():
+        for provider, turns in account.held_turns_by_key.items():
             self._paces[provider].give(turns)
-        account.held.clear()
-        account.wanted.clear()
+        account.held_turns_by_key.clear()
+        account.wanted_turns_by_key.clear()
         account.reserved_usd = 0.0
         account.cap_usd = account.spent_usd
 
@@ -221,10 +221,10 @@ def _take_returned_turns(
     Returns the number of returned turns.
     """
     # If a silent worker's turns were taken back, but it still uses them, the number is negative.
-    returned = account.held[provider] - report.held
+    returned = account.held_turns_by_key[provider] - report.held_turn_count
     pace.give(returned)
-    account.held[provider] = report.held
-    account.wanted[provider] = report.wanted
+    account.held_turns_by_key[provider] = report.held_turn_count
+    account.wanted_turns_by_key[provider] = report.wanted_turn_count
     return returned
 
 
@@ -294,8 +294,8 @@ class SharedPace(Pace):
         unused = max(0, self.limit() - needed)
         self._limit -= ceil(unused / 2)  # the other half is for calls that start soon
         report = PaceReport(
-            wanted=wanted,
-            held=self.limit(),  # without those given back
+            wanted_turn_count=wanted,
+            held_turn_count=self.limit(),  # without those given back
             answers=self._answers,
             refusals=tuple(self._refusals),
         )
@@ -305,9 +305,9 @@ class SharedPace(Pace):
 
     def allow(self, turns: Turns) -> None:
         """Add turns (permissions to make a call) from the broker, and pause if the provider demands it."""
-        self._limit += turns.more
-        self._lasting_turns = turns.lasting
-        seconds, reason, message = turns.wait
+        self._limit += turns.new_turn_count
+        self._lasting_turns = turns.lasting_turn_count
+        seconds, reason, message = turns.required_pause
         if seconds:
             # Unlike our own `pause`, this doesn't report the pause back to the broker.
             super().pause(seconds, reason, message)
@@ -324,7 +324,10 @@ class SharedPaces(Paces):
 
 
 class BrokerClient:
-    """A worker's connection to the broker, for one event loop. `lost` is the error that ended it, if any."""
+    """A worker's connection to the broker, for one event loop.
+
+    `connection_error` is the error that ended it, if any.
+    """
 
     def __init__(self, beat: Callable[..., Awaitable[Orders]], worker: str) -> None:
         self._beat = beat
@@ -332,26 +335,28 @@ class BrokerClient:
         self._report_now = asyncio.Event()  # set by calls that need orders soon
         self._orders_came = asyncio.Event()  # set when the broker has answered a report
         self.paces = SharedPaces(self._report_now)
-        self.is_stopped = self.is_over = False
+        self.is_stopped = self.is_limit_reached = False
         self.spent_usd = 0.0
-        self.lost: Exception | None = None  # the error if the connection to the broker is lost
+        self.connection_error: Exception | None = (
+            None  # the error if the connection to the broker is lost
+        )
         self._calls = self._in_flight = 0
         self._cap_usd = 0.0
 
     @property
     def is_ending(self) -> bool:
         """Whether the worker should start no more rows."""
-        return self.is_stopped or self.is_over
+        return self.is_stopped or self.is_limit_reached
 
     async def beats(self) -> None:
         """Report to the broker and follow its orders, at regular intervals, until the connection is lost."""
-        while not self.lost:
+        while not self.connection_error:
             reports = self._take_reports()
             reserved_usd = self._in_flight * self._mean_usd
             try:
                 orders = await self._beat(self._worker, self.spent_usd, reserved_usd, reports)
             except Exception as error:  # noqa: BLE001 - whatever it is, the worker raises it later
-                self.lost = error
+                self.connection_error = error
                 self.is_stopped = True
             else:
                 self._follow(orders)
@@ -378,7 +383,7 @@ class BrokerClient:
     def _follow(self, orders: Orders) -> None:
         """Apply the broker's orders."""
         self._cap_usd = orders.cap_usd
-        self.is_over = orders.is_over
+        self.is_limit_reached = orders.is_limit_reached
         self.is_stopped = orders.is_stopped
         for provider, turns in orders.turns.items():
             pace = self.paces[provider]
@@ -398,7 +403,7 @@ class BrokerClient:
         """
         # Assume that running calls will cost as much as earlier ones did.
         while self.spent_usd + self._in_flight * self._mean_usd >= self._cap_usd:
-            if self.is_over or self.lost:
+            if self.is_limit_reached or self.connection_error:
                 # If the connection is lost, the worker itself raises that error after its rows.
                 problem = "the limit of the run is reached"
                 raise GatewayError(FailureKind.BUDGET, problem, usage=Usage())

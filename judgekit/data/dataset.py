@@ -52,18 +52,21 @@ class ReadRow(NamedTuple):
     """A row's judged content, and the number of blocks of model thoughts that were dropped from it."""
 
     subject: Document | ComparisonInput
-    thoughts: int = 0
+    thought_count: int = 0
 
 
 class PendingRow(NamedTuple):
-    """A row to judge: its content, or the error that prevents judging it. `thoughts` is as in `ReadRow`."""
+    """A row to judge: its content, or the error that prevents judging it.
+
+    `thought_count` is as in `ReadRow`.
+    """
 
     row: DataRow
     row_id: str | int
     fingerprint: Fingerprint
     subject: Document | ComparisonInput | None
     error: str | None = None
-    thoughts: int = 0
+    thought_count: int = 0
 
 
 def unreadable_error(name: str, first: UnreadableRow, more: int) -> InputError:
@@ -102,7 +105,7 @@ def survey(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], Su
     Raises `InputError` if there are no rows, or if none of the first ones can be read.
     """
     stream = iter(rows)
-    if rows.lasting:
+    if rows.can_reread:
         # These rows can be read again, so don't keep any in memory. A small Parquet file can unpack to
         # gigabytes.
         first_rows = islice(stream, _MAX_EXAMINED_ROWS)
@@ -147,7 +150,7 @@ class Mappings:
     """Rows given by a Python program."""
 
     name = "rows"
-    lasting = False
+    can_reread = False
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Check the rows if they're in a list. Raises `InputError` for an unreadable row."""
@@ -182,27 +185,27 @@ class Dataset:
     name: str
     read: RowReader
     """Reads a row's judged content. Raises `FieldError` and `Unjudgeable`."""
-    basis: str
+    fingerprint_basis: str
     """The part of each row's fingerprint that doesn't depend on its content."""
     id_column: str | None = None
-    taken: TakenNames = ONLY_OURS
+    taken_names: TakenNames = ONLY_OURS
     """Names that input columns can't keep in results."""
     limit: int | None = None
-    keep_bad_rows: bool = False
+    keeps_bad_rows: bool = False
     """Turn a row with an invalid cell into a `PendingRow` with an error, rather than an `UnreadableRow`."""
-    ids: Callable[[], Ids] = Ids
+    make_ids: Callable[[], Ids] = Ids
     """Makes an `Ids`, which finds repeated ids."""
     other_readers: Sequence[RowReader] = ()
     """Other ways in which a row is judged, whose content its fingerprint must cover as well."""
 
     def __iter__(self) -> Iterator[PendingRow | UnreadableRow]:
-        with closing(self.ids()) as ids:
+        with closing(self.make_ids()) as ids:
             for row in islice(self.rows, self.limit):
                 if isinstance(row, UnreadableRow):
                     yield row
                     continue
                 pending = self._read_pending(row, ids)
-                if isinstance(pending, UnreadableRow) and self.keep_bad_rows:
+                if isinstance(pending, UnreadableRow) and self.keeps_bad_rows:
                     pending = _keep_bad_row(row, pending)
                 yield pending
 
@@ -222,8 +225,8 @@ class Dataset:
         except row_fields.Unjudgeable as error:
             fingerprint = EMPTY_FINGERPRINT  # there's no content to compute it from
             return PendingRow(row, row_id, fingerprint, subject=None, error=str(error))
-        fingerprint = seals.fingerprint_of("\0".join([self.basis, *contents]))
-        return PendingRow(row, row_id, fingerprint, subject, thoughts=thought_count)
+        fingerprint = seals.fingerprint_of("\0".join([self.fingerprint_basis, *contents]))
+        return PendingRow(row, row_id, fingerprint, subject, thought_count=thought_count)
 
     def _read_id(self, row: DataRow, ids: Ids) -> str | int | UnreadableRow:
         """Read a row's id, or use its number if no column has ids.
@@ -285,12 +288,12 @@ class RowOptions(NamedTuple):
     """A caller's options for rows: the columns of fields and ids, and defaults for missing values."""
 
     task: TaskName = "judge"
-    given: Mapping[str, str] = MappingProxyType({})
+    column_by_field: Mapping[str, str] = MappingProxyType({})
     """Columns by field."""
     id_column: str | None = None
-    fixed: TaskDescription = TaskDescription()
+    default_task: TaskDescription = TaskDescription()
     """The default task. When comparing, its description is the default prompt."""
-    families: Sequence[str | None] = ()
+    author_families: Sequence[str | None] = ()
     judge_turn: JudgeTurn = "last"
     limit: int | None = None
     template: Template | None = None
@@ -308,8 +311,8 @@ class RowOptions(NamedTuple):
         subject = row_fields.read_comparison(
             fields,
             row,
-            prompt=self.fixed.description,  # for a row without a prompt
-            families=self.families,
+            prompt=self.default_task.description,  # for a row without a prompt
+            families=self.author_families,
             thoughts=thoughts if self.drops_thoughts else None,  # None keeps thoughts in the text
         )
         return ReadRow(subject, thoughts.count)
@@ -317,13 +320,15 @@ class RowOptions(NamedTuple):
     def _read_document(self, fields: Fields, given: Given, row: DataRow, row_id: str) -> ReadRow:
         """Read a row as a document. `given` says which fields the rubric uses."""
         thoughts = Thoughts()
-        family = self.families[0] if self.families else None  # a document has a single author
+        family = (
+            self.author_families[0] if self.author_families else None
+        )  # a document has a single author
         subject = row_fields.read_document(
             fields,
             row,
             row_id,
             given,
-            fixed=self.fixed,
+            fixed=self.default_task,
             family=family,
             judge_turn=self.judge_turn,
             thoughts=thoughts if self.drops_thoughts else None,  # None keeps thoughts in the text
@@ -351,11 +356,11 @@ def open_dataset(
         rows=matched.rows,
         name=source.name,
         read=options.reader(matched.fields, loaded),
-        basis=basis,
+        fingerprint_basis=basis,
         id_column=matched.id_column,
-        taken=taken_names,
+        taken_names=taken_names,
         limit=options.limit,
-        keep_bad_rows=isinstance(source, Mappings),  # a program gets a result for each of its rows
+        keeps_bad_rows=isinstance(source, Mappings),  # a program gets a result for each of its rows
     )
     warnings = _describe_unseen(options.task, matched.fields, loaded)
     return dataset, matched.fields, warnings
@@ -375,7 +380,7 @@ def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
     Raises `InputError` if there are no rows, and `UsageError` for missing columns.
     """
     rows, (names, recogniser) = survey(source)
-    given_columns = options.given
+    given_columns = options.column_by_field
     if options.template is not None:
         given_columns = {**given_columns, **_disable_templated_field(options)}
         _check_template(options.template, names, source.name)
@@ -419,7 +424,7 @@ def _disable_templated_field(options: RowOptions) -> dict[str, str]:
     Raises `UsageError` if the caller also named a column for this field.
     """
     field = "prompt" if options.task == "compare" else "description"
-    if options.given.get(field):
+    if options.column_by_field.get(field):
         raise UsageError(f"--template and --map {field}: give only one of them")
     return {field: ""}
 
@@ -457,7 +462,7 @@ def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[
     for option, value in options.items():
         # The depth is added without its name, to match the fingerprints in existing results.
         basis_parts.append(value if option == "depth" else [option, value])
-    return json.dumps(basis_parts), settings[0].loaded
+    return json.dumps(basis_parts), settings[0].loaded_rubric
 
 
 def _list_basis_of(settings: JudgeSettings) -> tuple[str, str, list[list[str]]]:
@@ -465,7 +470,7 @@ def _list_basis_of(settings: JudgeSettings) -> tuple[str, str, list[list[str]]]:
     names_by_tier = []
     for models in settings.models_by_tier.values():
         names_by_tier.append([model.model for model in models])
-    return settings.loaded.sha256, settings.mode, names_by_tier
+    return settings.loaded_rubric.sha256, settings.mode, names_by_tier
 
 
 def _list_judge_settings(
@@ -495,7 +500,7 @@ def _describe_unseen(task: TaskName, fields: Fields, loaded: LoadedRubric) -> li
     used_fields = _read_used_fields(loaded)
     warnings = []
     for field in ("reference", "sources"):
-        column = fields.columns.get(field)
+        column = fields.column_by_field.get(field)
         is_used = bool(getattr(used_fields, field))
         if column and not is_used:
             warnings.append(f"{loaded.rubric.ref} takes no {field}: no model sees {column}")

@@ -48,19 +48,19 @@ class ModelEstimate(NamedTuple):
 
 @dataclass
 class Estimate:
-    """A range of a run's cost: `at_least` the first tier's models, at most all `models`."""
+    """A range of a run's cost: `first_tier_models` the first tier's models, at most all `models`."""
 
-    subjects: int
+    subject_count: int
     models: list[ModelEstimate]
     at_once: int
 
     @property
-    def at_least(self) -> list[ModelEstimate]:
+    def first_tier_models(self) -> list[ModelEstimate]:
         """The first tier's models, which see every subject."""
         return [model for model in self.models if model.tier == self.models[0].tier]
 
     @property
-    def unpriced(self) -> list[str]:
+    def unpriced_models(self) -> list[str]:
         """The names of models without a known price, without duplicates."""
         return list(dict.fromkeys(model.model for model in self.models if model.usd is None))
 

@@ -100,31 +100,34 @@ COMMAND_LINE_NAMING = Naming()
 class Fields(NamedTuple):
     """The column of each field, and how to read a row's value for it."""
 
-    columns: Mapping[str, str]
-    """Columns by field. For a field with `paths`, the column only serves as a name in messages, or is ""."""
-    others: Mapping[str, Sequence[str]]
+    column_by_field: Mapping[str, str]
+    """Columns by field.
+
+    For a field with `paths_by_field`, the column only serves as a name in messages, or is "".
+    """
+    other_columns_by_field: Mapping[str, Sequence[str]]
     """By field, further columns that could have been chosen."""
-    unused: Sequence[str]
+    unused_columns: Sequence[str]
     """Columns of no field."""
     naming: Naming = Naming()
-    export: str = ""
+    export_name: str = ""
     """The name of the tool that exported the rows, if it's known."""
-    paths: Mapping[str, Sequence[str]] = MappingProxyType({})
+    paths_by_field: Mapping[str, Sequence[str]] = MappingProxyType({})
     """By field, where an export has the value."""
-    continues: Mapping[str, str] = MappingProxyType({})
+    second_column_by_field: Mapping[str, str] = MappingProxyType({})
     """By field, a second column, whose text is appended to that of the first."""
     template: Template | None = None
     """A template that each row fills, instead of a column for the description or prompt."""
 
     def read(self, row: DataRow, field: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
         """Read a row's value for a field, or None if it has none."""
-        if field in self.paths:
-            return read_field(row.columns, field, self.paths[field])
-        return read_cell(row.columns, self.columns.get(field, ""))
+        if field in self.paths_by_field:
+            return read_field(row.columns, field, self.paths_by_field[field])
+        return read_cell(row.columns, self.column_by_field.get(field, ""))
 
     def name(self, field: str) -> str:
         """Return a field's column for messages, or the field's own name if it has no column."""
-        return self.columns[field] or field
+        return self.column_by_field[field] or field
 
     def fill_template(self, row: DataRow) -> str:
         """Fill the template from a row. Raises `FieldError` for a cell that's neither text nor messages."""
@@ -143,7 +146,7 @@ class Fields(NamedTuple):
 
         For example, A always wins in an export with a "chosen" and a "rejected" column.
         """
-        paths = self.paths.get(field, ())
+        paths = self.paths_by_field.get(field, ())
         # A path without a root is a literal, such as 'A', which is the same for all rows.
         reads_column = any(find_roots(path) for path in paths)
         return bool(paths) and not reads_column
@@ -154,7 +157,7 @@ class Fields(NamedTuple):
         `id_columns` are used for ids, so they aren't mentioned.
         """
         parts = []
-        for field, column in self.columns.items():
+        for field, column in self.column_by_field.items():
             if column:
                 parts.append(self._describe_field(field, column))
         if self.template is not None:
@@ -164,7 +167,7 @@ class Fields(NamedTuple):
         unused = self._list_unused(id_columns)
         if unused:
             text += f"; not used: {format_column_names(unused)}"
-        return f"{self.export}: {text}" if self.export else text
+        return f"{self.export_name}: {text}" if self.export_name else text
 
     def _describe_field(self, field: str, column: str) -> str:
         """Describe the columns that a field is read from, such as `text from answer (not output)`."""
@@ -172,10 +175,10 @@ class Fields(NamedTuple):
         verb = "is" if self._is_fixed(field) else "from"
         description = f"{field} {verb} {format_column_names([column])}"
         # Some fields continue in a second column, such as Alpaca's `instruction` in `input`.
-        if field in self.continues:
-            description += f" and {format_column_names([self.continues[field]])}"
+        if field in self.second_column_by_field:
+            description += f" and {format_column_names([self.second_column_by_field[field]])}"
         # Other columns may have a name that fits the field, too.
-        other_columns = self.others.get(field)
+        other_columns = self.other_columns_by_field.get(field)
         if other_columns:
             description += f" (not {format_column_names(other_columns)})"
         return description
@@ -185,11 +188,11 @@ class Fields(NamedTuple):
         used = [*id_columns]
         if self.template is not None:
             used += self.template.columns
-        left_out = {column_of(name, self.unused) for name in used}
-        for field, column in self.columns.items():
+        left_out = {column_of(name, self.unused_columns) for name in used}
+        for field, column in self.column_by_field.items():
             if column:
-                left_out.update(self.others.get(field, ()))
-        return _exclude(self.unused, left_out)
+                left_out.update(self.other_columns_by_field.get(field, ()))
+        return _exclude(self.unused_columns, left_out)
 
 
 def parse_map(items: Iterable[str]) -> dict[str, str]:
@@ -253,39 +256,39 @@ def fields_of(
     chosen = {field: column for field, column in given.items() if column}
     for field in paths:
         # Only a name for messages; the value is read by the path.
-        chosen[field] = export.shown.get(field, "") if export else ""
-    chosen.update(found.columns)
+        chosen[field] = export.shown_path_by_field.get(field, "") if export else ""
+    chosen.update(found.column_by_field)
     _choose_fields_of_text(task, chosen, given, name, columns, naming)
-    is_text_found = "text" in found.columns and "text" in chosen
+    is_text_found = "text" in found.column_by_field and "text" in chosen
     if task == "judge" and is_text_found:
         rivals = rivals_of(plain(chosen["text"]), free, usual_names)
         _refuse_doubt(chosen["text"], rivals, name, naming)
 
     taken = {column_of(name, columns) for name in chosen.values()}
-    taken.update(taken_first, found.continues.values())
+    taken.update(taken_first, found.second_column_by_field.values())
     columns_of_fields = {}
     other_columns = {}
     for field in usual:
         if field in chosen:
             columns_of_fields[field] = chosen[field]
-            other_columns[field] = _exclude(found.others.get(field, ()), taken)
+            other_columns[field] = _exclude(found.other_columns_by_field.get(field, ()), taken)
     return Fields(
-        columns=columns_of_fields,
-        others=other_columns,
-        unused=[] if is_closed else _exclude(columns, taken),
+        column_by_field=columns_of_fields,
+        other_columns_by_field=other_columns,
+        unused_columns=[] if is_closed else _exclude(columns, taken),
         naming=naming,
-        export="" if export is None else export.name,
-        paths={field: paths[field] for field in paths if field in columns_of_fields},
-        continues=found.continues,
+        export_name="" if export is None else export.name,
+        paths_by_field={field: paths[field] for field in paths if field in columns_of_fields},
+        second_column_by_field=found.second_column_by_field,
     )
 
 
 class _FoundColumns(NamedTuple):
     """Columns found by their usual names, as in `Fields`."""
 
-    columns: dict[str, str]
-    others: dict[str, list[str]]
-    continues: dict[str, str]
+    column_by_field: dict[str, str]
+    other_columns_by_field: dict[str, list[str]]
+    second_column_by_field: dict[str, str]
 
 
 def _find_by_usual_name(names: Mapping[str, Sequence[str]], free: dict[str, str]) -> _FoundColumns:
@@ -299,19 +302,19 @@ def _find_by_usual_name(names: Mapping[str, Sequence[str]], free: dict[str, str]
         if not matching:
             continue
         first_name, *other_names = matching
-        found.columns[field] = free.pop(first_name)
+        found.column_by_field[field] = free.pop(first_name)
         # Some columns come in pairs, such as Alpaca's `instruction` and `input`.
         next_name = _NEXT_NAME_BY_NAME.get(first_name, "")
         if next_name in free:
-            found.continues[field] = free.pop(next_name)
+            found.second_column_by_field[field] = free.pop(next_name)
             other_names.remove(next_name)
-        found.others[field] = [free[plain_name] for plain_name in other_names]
+        found.other_columns_by_field[field] = [free[plain_name] for plain_name in other_names]
     return found
 
 
 def _select_paths(export: Recognised, given: Mapping[str, str]) -> dict[str, Sequence[str]]:
     """Select an export's paths for fields whose column the caller didn't name."""
-    return {field: paths for field, paths in export.paths.items() if field not in given}
+    return {field: paths for field, paths in export.paths_by_field.items() if field not in given}
 
 
 def _collect_roots(paths: Mapping[str, Sequence[str]]) -> set[str]:
@@ -480,7 +483,7 @@ def read_document(
 
     # Models see the alias instead of the row's id.
     files = [replace(file_of(encodable(row_id), text), alias="text")]
-    if given.sources and "sources" in fields.columns:
+    if given.sources and "sources" in fields.column_by_field:
         files += _read_sources(fields.read(row, "sources"), fields.name("sources"), fields.naming)
     author = _read_author(fields, row, "author") or family
     return documents.document(files, None, TaskDescription(**task_texts), author)
@@ -506,7 +509,7 @@ def _read_judged_text(
 
     Raises `FieldError` for a cell of the wrong type, and `Unjudgeable` without a text.
     """
-    field = "conversation" if "conversation" in fields.columns else "text"
+    field = "conversation" if "conversation" in fields.column_by_field else "text"
     column = fields.name(field)
     value = fields.read(row, field)
     earlier_turns: str | None = None
@@ -548,7 +551,7 @@ def _read_compared_texts(
     """Read the prompt and the texts to compare, each with the name of its column."""
     row_prompt = _read_text(fields, row, "prompt")
     prompt = row_prompt if row_prompt.strip() else default_prompt
-    if "texts" in fields.columns:
+    if "texts" in fields.column_by_field:
         return prompt, _read_list_of_texts(fields, row, fields.name("texts"))
 
     # Without a prompt, conversations begin with it.
@@ -628,7 +631,7 @@ def read_winner(fields: Fields, row: DataRow) -> str:
     Any other label is returned as `NOT_UNDERSTOOD`, followed by its key.
     """
     letter_by_name = _map_names_to_letters(fields, row)
-    most_texts = documents.MIN_TEXTS if "a" in fields.columns else MAX_TEXTS
+    most_texts = documents.MIN_TEXTS if "a" in fields.column_by_field else MAX_TEXTS
     value = fields.read(row, "winner")
     key = labels.key_of(value)
     if labels.number_of(key) is not None:
@@ -645,7 +648,7 @@ def _map_names_to_letters(fields: Fields, row: DataRow) -> dict[str, str | None]
     """Map the names that a label can use for a text, its column and its author, to the text's letter."""
     letter_by_name: dict[str, str | None] = {}
     for letter, column, author in (("A", "a", "author_a"), ("B", "b", "author_b")):
-        for name in (fields.columns.get(column), _read_author(fields, row, author)):
+        for name in (fields.column_by_field.get(column), _read_author(fields, row, author)):
             if not name:
                 continue
             key = plain(name[:_NAME_CHARS])
@@ -662,9 +665,9 @@ def read_label_key(fields: Fields, row: DataRow, task: TaskName) -> str | None:
     field = "label"
     if task == "compare":
         field = "winner"
-        if field not in fields.columns:
+        if field not in fields.column_by_field:
             return read_one_hot_winner(row.columns)
-    if field not in fields.columns:
+    if field not in fields.column_by_field:
         return None
     if task == "compare":
         return read_winner(fields, row)
@@ -703,7 +706,7 @@ def _read_text(fields: Fields, row: DataRow, field: str) -> str:
     """
     if field in TEMPLATE_FIELDS and fields.template is not None:
         return fields.fill_template(row)
-    if field not in fields.columns:
+    if field not in fields.column_by_field:
         return ""
     column = fields.name(field)
     value = fields.read(row, field)
@@ -714,10 +717,10 @@ def _read_text(fields: Fields, row: DataRow, field: str) -> str:
         return answer
 
     text = _convert_to_text(value, field, column, fields.naming)
-    if field not in fields.continues:
+    if field not in fields.second_column_by_field:
         return text
     # Some fields continue in a second column, such as Alpaca's `instruction` in `input`.
-    next_column = fields.continues[field]
+    next_column = fields.second_column_by_field[field]
     next_value = read_cell(row.columns, next_column)
     next_text = _convert_to_text(next_value, field, next_column, fields.naming)
     return "\n\n".join(part for part in (text, next_text) if not is_blank(part))

@@ -30,7 +30,7 @@ class Side(NamedTuple):
 
     prompt: str
     text: str
-    author: str | None
+    author_family: str | None
 
 
 class JoinedRows(Rows):
@@ -51,7 +51,7 @@ class JoinedRows(Rows):
         """Match both files' columns. Raises `UsageError` for a missing column, `InputError` without rows."""
         self.name = f"{first.name} and {second.name}"
         self.paths = (*first.paths, *second.paths)
-        self.lasting = True
+        self.can_reread = True
         self.schema = None
         self.can_split = False
         self._reading = reading
@@ -190,7 +190,7 @@ def _build_pair(row_id: str | int, first: Side, second: Side) -> dict[str, str |
         "a": first.text,
         "b": second.text,
     }
-    if first.author or second.author:
-        pair["author_a"] = first.author or ""
-        pair["author_b"] = second.author or ""
+    if first.author_family or second.author_family:
+        pair["author_a"] = first.author_family or ""
+        pair["author_b"] = second.author_family or ""
     return pair

@@ -60,7 +60,7 @@ class NamedColumns(NamedTuple):
     """The columns that a caller names: the id column and, by field, those of verdicts, labels and texts."""
 
     id_column: str | None = None
-    given: Mapping[str, str] = MappingProxyType({})
+    column_by_field: Mapping[str, str] = MappingProxyType({})
 
     def id_of(self, columns: Mapping[str, Any], name: str) -> str | None:
         """Return a row's id as a key (`labels.id_key`), or None.
@@ -75,9 +75,9 @@ class NamedColumns(NamedTuple):
 
     def column_of(self, columns: Mapping[str, Any], field: str, names: Sequence[str]) -> str | None:
         """Find a row's column for a field. If the caller named none, search for the common `names`."""
-        if field not in self.given:
+        if field not in self.column_by_field:
             return _find_column(columns, names)
-        column = self.given[field]
+        column = self.column_by_field[field]
         return column if column in columns else None
 
 
@@ -164,13 +164,13 @@ class ResultFile:
     def __init__(self, rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> None:
         self.name = rows.name
         self._is_table = _is_table(rows)
-        self._is_lasting = rows.lasting
+        self._can_reread = rows.can_reread
         self._rows: Iterable[DataRow | UnreadableRow] = rows
         self._columns = columns
-        self._names: tuple[str, ...] = ()  # the columns of the latest row
+        self._latest_columns: tuple[str, ...] = ()  # the columns of the latest row
         self._fields: Fields | None = None
         self._words: Mapping[str, str] = {}  # meanings of verdicts, by `labels.key_of`
-        self.texts = MIN_TEXTS  # the most texts that a row compares, as far as we know
+        self.max_text_count = MIN_TEXTS  # the most texts that a row compares, as far as we know
         surveyed = self._survey(rows)
         self.task: TaskName = "judge"
         self._read_verdicts(surveyed.verdict_counts, surveyed.task)
@@ -184,10 +184,10 @@ class ResultFile:
         verdict_counts = Counter[str]()
         first_rows = []  # only kept for a stream, which can't be read again
         column_names = dict[str, None]()
-        min_rows = _MIN_EXAMINED_ROWS if rows.lasting else 1
+        min_rows = _MIN_EXAMINED_ROWS if rows.can_reread else 1
         row_iterator: Any = iter(rows)  # a generator
         for number, row in enumerate(row_iterator, 1):
-            if not rows.lasting:
+            if not rows.can_reread:
                 first_rows.append(row)
             if isinstance(row, DataRow):
                 column_names.update(dict.fromkeys(row.columns))
@@ -197,11 +197,11 @@ class ResultFile:
                 verdict_counts[labels.key_of(verdict)] += 1
             # Our own verdicts are clear from the first rows. What other tools' words mean is only clear from
             # all.
-            has_own_verdicts = task is not None and "verdict" not in self._columns.given
+            has_own_verdicts = task is not None and "verdict" not in self._columns.column_by_field
             if has_own_verdicts and number >= min_rows:
                 break
 
-        if rows.lasting:
+        if rows.can_reread:
             row_iterator.close()
         else:
             # A stream can only be read once, so put the first rows back.
@@ -210,13 +210,13 @@ class ResultFile:
 
     def keep_stream(self) -> None:
         """Keep a stream's rows in memory, so that they can be read again."""
-        if not self._is_lasting:
+        if not self._can_reread:
             self._rows = list(self._rows)
 
     def _check_named_columns(self, column_names: Sequence[str]) -> None:
         """Raise `UsageError` if the caller named an unknown field or a missing column."""
         known_fields = dict.fromkeys([*fields.USUAL_NAMES_BY_TASK[self.task], "verdict", "label"])
-        for field, column in self._columns.given.items():
+        for field, column in self._columns.column_by_field.items():
             option = f"--map {field}={column}"
             if field not in known_fields:
                 raise UsageError(f"{option}: unknown field; use one of {', '.join(known_fields)}")
@@ -270,7 +270,7 @@ class ResultFile:
         scores = dict(_read_scores(row.columns))
         are_scores_of_texts = all(len(name) == 1 and name in LETTERS for name in scores)
         if scores and are_scores_of_texts:
-            self.texts = max(self.texts, len(scores))
+            self.max_text_count = max(self.max_text_count, len(scores))
             return "compare"
         return None
 
@@ -278,7 +278,7 @@ class ResultFile:
         """Find the verdicts' meanings. If `task` is None, infer whether texts were judged or compared."""
         decided = Counter({key: count for key, count in counts.items() if key not in UNDECIDED})
         outcomes = labels.read_outcomes(decided) if task != "compare" else {}
-        letters = labels.read_winners(decided, self.texts) if task != "judge" else {}
+        letters = labels.read_winners(decided, self.max_text_count) if task != "judge" else {}
         if task is None:
             # Letters such as C and I can be winners, or mean correct and incorrect. They only count as
             # winners if an A, B or tie shows that texts were compared.
@@ -321,15 +321,15 @@ class ResultFile:
     def _get_fields(self, row: ResultRow) -> Fields | None:
         """Return the columns of a row's fields, or None if no column has a text."""
         names = tuple(row.input_columns)
-        if self._names != names:  # the row has different columns than the last one
-            self._names = names
+        if self._latest_columns != names:  # the row has different columns than the last one
+            self._latest_columns = names
             self._fields = self._find_fields(names, row.input_columns)
         return self._fields
 
     def _find_fields(self, names: Sequence[str], input_columns: Mapping[str, Any]) -> Fields | None:
         """Find the columns of the fields among a row's `input_columns`. Returns None if none has a text."""
         given_columns = {}
-        for field, column in self._columns.given.items():
+        for field, column in self._columns.column_by_field.items():
             if field == "verdict":
                 continue
             if not column or column in names or is_path_into(column, names):
@@ -386,7 +386,7 @@ def _collect_document_texts(row_fields: Fields, row: DataRow) -> dict[str, str]:
         "answer": document.files[0].text,
         "expected": document.task.reference,
     }
-    if "sources" in row_fields.columns:
+    if "sources" in row_fields.column_by_field:
         # Read these separately, so that malformed sources don't hide the rest.
         with suppress(InputError):
             sources = fields.read_document(row_fields, row, "", _EVERYTHING_GIVEN).files[1:]
@@ -410,8 +410,8 @@ def read_texts(
     Raises `UsageError` if no column has a text.
     """
     stream, (names, recogniser) = survey(rows)
-    export = recogniser.recognise(task, columns.given)
-    row_fields = fields.fields_of(task, names, columns.given, rows.name, export=export)
+    export = recogniser.recognise(task, columns.column_by_field)
+    row_fields = fields.fields_of(task, names, columns.column_by_field, rows.name, export=export)
     for row in stream:
         if isinstance(row, UnreadableRow):
             continue
@@ -427,7 +427,7 @@ def results(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> ResultFile:
 class LabelSheet(NamedTuple):
     """Labels by id (outcomes, or letters and "tie"), and the labels that were skipped."""
 
-    words: dict[str, str]
+    label_by_id: dict[str, str]
     left_out: LeftOut
     has_id_column: bool = False
 
@@ -444,9 +444,9 @@ def read_labels(
     """
     field = "winner" if task == "compare" else "label"
     names = fields.USUAL_NAMES_BY_TASK[task][field].split()
-    label_column = columns.given.get(field, columns.given.get("label"))
+    label_column = columns.column_by_field.get(field, columns.column_by_field.get("label"))
     if label_column is not None:
-        columns = columns._replace(given={field: label_column})
+        columns = columns._replace(column_by_field={field: label_column})
 
     keys: dict[str, str] = {}  # labels in the form of `labels.key_of`, by id
     has_id_column = False
@@ -455,7 +455,7 @@ def read_labels(
         has_id_column = has_id_column or columns.id_column in row.columns
         key = labels.key_of(value)
         if key == labels.BLANK_LABEL_KEY:
-            left_out.blank += 1
+            left_out.blank_count += 1
             continue
         first_key = keys.setdefault(row_id, key)
         if first_key != key:
@@ -487,7 +487,7 @@ def _read_label_column(
     """Yield each row with its id and label. Raises `InputError` if one is missing."""
     field = "winner" if task == "compare" else "label"
     stream: Iterable[DataRow | UnreadableRow] = rows
-    if task == "compare" and field not in columns.given:
+    if task == "compare" and field not in columns.column_by_field:
         stream = map(_add_winner, rows)
     yield from _read_answers(stream, rows.name, field, names, columns, is_table=_is_table(rows))
 
@@ -508,9 +508,9 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
     Labels aren't interpreted. Raises `InputError` for an unreadable row, a repeated id or a missing column.
     """
     stream, (names, recogniser) = survey(rows)
-    export = recogniser.recognise("judge", columns.given)
-    row_fields = fields.fields_of("judge", names, columns.given, rows.name, export=export)
-    if "label" not in row_fields.columns:
+    export = recogniser.recognise("judge", columns.column_by_field)
+    row_fields = fields.fields_of("judge", names, columns.column_by_field, rows.name, export=export)
+    if "label" not in row_fields.column_by_field:
         problem = f"expected a column label; it has {', '.join(names)}"
         raise InputError(f"{rows.name}: {problem}; name one with --map label=COLUMN")
     if columns.id_column and columns.id_column not in names:
@@ -529,12 +529,12 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
 
         label = row_fields.read(row, "label")
         if labels.is_no_label(label):
-            left_out.blank += 1
+            left_out.blank_count += 1
             continue
         try:
             document = fields.read_document(row_fields, row, row_id, _EVERYTHING_GIVEN)
         except fields.Unjudgeable:
-            left_out.texts += 1
+            left_out.blank_text_count += 1
             continue
         except InputError as error:
             raise InputError(f"{position}: {error}") from None

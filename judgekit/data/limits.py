@@ -21,7 +21,7 @@ class Base(NamedTuple):
     """Earlier results, and how many percentage points the accept rate may fall below theirs."""
 
     path: str
-    points: Fraction = Fraction(0)
+    max_lost_points: Fraction = Fraction(0)
 
 
 def read_base(text: str) -> Base:
@@ -79,12 +79,12 @@ def describe_worse(
     accepted_before = sum(base_verdicts[row_id] == ACCEPT for row_id in common_ids)
     rows = len(common_ids)
     lost_points = Fraction(accepted_before - accepted, rows) * 100
-    if lost_points <= base.points:
+    if lost_points <= base.max_lost_points:
         return None
 
     shares_text = f"{accepted / rows:.3f} accepted, {accepted_before / rows:.3f} there"
     loss_text = f"{float(lost_points):.1f} points less"
-    if base.points:
-        loss_text += f", {float(base.points):g} allowed"
+    if base.max_lost_points:
+        loss_text += f", {float(base.max_lost_points):g} allowed"
     rows_text = counted(rows, "row", "rows")
     return f"{name} is worse than {base.path}: {shares_text}, of {rows_text} in both ({loss_text})"

@@ -51,7 +51,7 @@ class BatchTarget(NamedTuple):
     """Where a batch is sent: all its requests have the same provider, address, model and path."""
 
     provider: str
-    base: str
+    base_url: str
     model: str
     path: str
 
@@ -65,7 +65,7 @@ class Submitted(NamedTuple):
     number: int
     tag: str
     target: BatchTarget
-    file: str | None = None
+    request_file_id: str | None = None
     id: str | None = None
     provider_files: tuple[str, ...] | None = None
     is_ours: bool = True
@@ -110,11 +110,11 @@ class Manifest:
         try:
             path = outputs.resolve_database_path(path)
             os.close(outputs.open_to_append(path))
-            self._table = sqlite3.connect(path)
+            self._connection = sqlite3.connect(path)
             try:
                 self._prepare()
             except BaseException:
-                self._table.close()
+                self._connection.close()
                 raise
         except (OSError, sqlite3.Error) as error:
             remedy = "free space, or move it away and lose what it knows of batches"
@@ -122,12 +122,12 @@ class Manifest:
 
     def _prepare(self) -> None:
         """Create missing tables and columns. Raises `InputError` for a database that isn't ours."""
-        self._table.execute("PRAGMA trusted_schema = OFF")
+        self._connection.execute("PRAGMA trusted_schema = OFF")
         self._check_objects()
-        self._table.executescript(_CREATE_TABLES_SQL)
+        self._connection.executescript(_CREATE_TABLES_SQL)
         if not self._has_seals():  # the file was created by an earlier version
             for statement in _LATER_COLUMNS:
-                self._table.execute(statement)
+                self._connection.execute(statement)
 
     def answer(self, custom_id: str) -> BatchAnswer | None:
         """Return a request's answer, or None if it isn't answered or unknown."""
@@ -160,7 +160,7 @@ class Manifest:
             "SELECT custom_id, place, length(body) FROM request"
             " WHERE batch IS NULL AND rowid <= ? ORDER BY rowid"
         )
-        for custom_id, target_json, size in self._table.execute(query, (last,)):
+        for custom_id, target_json, size in self._connection.execute(query, (last,)):
             yield custom_id, BatchTarget(*json.loads(target_json)), size
 
     def split_unsent(
@@ -188,19 +188,19 @@ class Manifest:
 
     def add_batch(self, tag: str, target: BatchTarget, custom_ids: Sequence[str]) -> Submitted:
         """Record that a batch of these requests is about to be submitted."""
-        with self._table:
+        with self._connection:
             insert = "INSERT INTO batch (tag, place, is_ours) VALUES (?, ?, 1)"
-            number = int(self._table.execute(insert, (tag, json.dumps(target))).lastrowid or 0)
+            number = int(self._connection.execute(insert, (tag, json.dumps(target))).lastrowid or 0)
             batch = Submitted(number, tag, target)
             self._update(batch)  # adds the seal
             pairs = ((number, custom_id) for custom_id in custom_ids)
-            self._table.executemany("UPDATE request SET batch = ? WHERE custom_id = ?", pairs)
+            self._connection.executemany("UPDATE request SET batch = ? WHERE custom_id = ?", pairs)
         return batch
 
     def content(self, batch: Submitted) -> bytes:
         """Build a batch's request file, as JSON Lines."""
         query = "SELECT custom_id, body FROM request WHERE batch = ? ORDER BY rowid"
-        rows = self._table.execute(query, (batch.number,))
+        rows = self._connection.execute(query, (batch.number,))
         path = batch.target.path.encode()
         # The bodies are large and already JSON, so insert them without parsing.
         line_format = b'{"custom_id": "%s", "method": "POST", "url": "/v1%s", "body": %s}\n'
@@ -209,14 +209,14 @@ class Manifest:
 
     def store(self, batch: Submitted) -> Submitted:
         """Save a changed batch, and return it."""
-        with self._table:
+        with self._connection:
             self._update(batch)
         return batch
 
     def _update(self, batch: Submitted) -> None:
         """Write the fields of a batch that can change, and a new seal."""
         files = None if batch.provider_files is None else json.dumps(batch.provider_files)
-        values = batch.file, batch.id, files, int(batch.is_ours)
+        values = batch.request_file_id, batch.id, files, int(batch.is_ours)
         seal = self._seal("batch", [batch.tag, json.dumps(batch.target), *values])
         change = (
             "UPDATE batch SET file = ?, id = ?, rest = ?, is_ours = ?, seal = ? WHERE number = ?"
@@ -227,14 +227,20 @@ class Manifest:
         """List all batches, oldest first."""
         query = "SELECT number, tag, place, file, id, rest, is_ours FROM batch ORDER BY number"
         batches = []
-        for number, tag, target_json, file, batch_id, files_json, is_ours in self._table.execute(
-            query
-        ):
+        for (
+            number,
+            tag,
+            target_json,
+            file,
+            batch_id,
+            files_json,
+            is_ours,
+        ) in self._connection.execute(query):
             batch = Submitted(
                 number=number,
                 tag=tag,
                 target=BatchTarget(*json.loads(target_json)),
-                file=file,
+                request_file_id=file,
                 id=batch_id,
                 provider_files=files_json and tuple(json.loads(files_json)),
                 is_ours=bool(is_ours),
@@ -244,7 +250,7 @@ class Manifest:
 
     def requests(self, batch: Submitted) -> Iterator[str]:
         query = "SELECT custom_id FROM request WHERE batch = ? ORDER BY rowid"
-        return (custom_id for (custom_id,) in self._table.execute(query, (batch.number,)))
+        return (custom_id for (custom_id,) in self._connection.execute(query, (batch.number,)))
 
     def collect(self, batch: Submitted, answers: Iterable[tuple[str, BatchAnswer | None]]) -> None:
         """Store an ended batch's answers. Forget its requests that have no answer, or contradictory ones."""
@@ -254,12 +260,12 @@ class Manifest:
         )
         drop_answer = "UPDATE request SET answer = NULL WHERE custom_id = ? AND batch = ?"
         contradicted = set[str]()
-        with self._table:
+        with self._connection:
             values = self._seal_answers(batch, answers, contradicted)
-            self._table.executemany(store_answer, values)
+            self._connection.executemany(store_answer, values)
             # By now, `_seal_answers` has filled `contradicted`.
             keys = ((custom_id, batch.number) for custom_id in contradicted)
-            self._table.executemany(drop_answer, keys)
+            self._connection.executemany(drop_answer, keys)
             self._execute("DELETE FROM request WHERE batch = ? AND answer IS NULL", batch.number)
             self.store(batch)
 
@@ -287,7 +293,7 @@ class Manifest:
 
     def mark_unsent(self, batch: Submitted) -> None:
         """Forget a batch that the provider doesn't have, and mark its requests as not sent yet."""
-        with self._table:
+        with self._connection:
             self._execute(
                 "UPDATE request SET batch = NULL WHERE batch = ? AND answer IS NULL", batch.number
             )
@@ -295,27 +301,31 @@ class Manifest:
 
     def end(self, batch: Submitted) -> None:
         """Forget a collected batch whose files the provider has deleted."""
-        with self._table:
+        with self._connection:
             self._execute("DELETE FROM batch WHERE number = ?", batch.number)
 
     def forget(self, custom_ids: Iterable[str]) -> None:
-        with self._table:
+        with self._connection:
             values = ((custom_id,) for custom_id in custom_ids)
-            self._table.executemany("DELETE FROM request WHERE custom_id = ?", values)
+            self._connection.executemany("DELETE FROM request WHERE custom_id = ?", values)
 
     def close(self, *, remove: bool = False) -> None:
-        self._table.close()
+        self._connection.close()
         if remove:
             Path(self.path).unlink(missing_ok=True)
 
     def count_unsealed(self) -> int:
         """Count the batches and requests that weren't sealed with this user's key."""
         count = 0
-        batches = self._table.execute("SELECT tag, place, file, id, rest, is_ours, seal FROM batch")
+        batches = self._connection.execute(
+            "SELECT tag, place, file, id, rest, is_ours, seal FROM batch"
+        )
         for *fields, seal in batches:
             if not seals.is_valid(self._key, "batch", fields, seal):
                 count += 1
-        requests = self._table.execute("SELECT custom_id, place, body, answer, seal FROM request")
+        requests = self._connection.execute(
+            "SELECT custom_id, place, body, answer, seal FROM request"
+        )
         for custom_id, target_json, body, answer, seal in requests:
             fields = _sealed_fields(custom_id, target_json, body, answer)
             if not seals.is_valid(self._key, "request", fields, seal):
@@ -335,8 +345,8 @@ class Manifest:
                 self.end(batch)
 
         query = "SELECT custom_id, place, body, answer FROM request"
-        with self._table:
-            for custom_id, target_json, body, answer in self._table.execute(query).fetchall():
+        with self._connection:
+            for custom_id, target_json, body, answer in self._connection.execute(query).fetchall():
                 fields = _sealed_fields(custom_id, target_json, body, answer)
                 seal = self._seal("request", fields)
                 self._execute("UPDATE request SET seal = ? WHERE custom_id = ?", seal, custom_id)
@@ -348,20 +358,20 @@ class Manifest:
 
     def _has_seals(self) -> bool:
         """Whether the file has a column for seals. The first versions' files have none."""
-        columns = self._table.execute("PRAGMA table_info(request)")
+        columns = self._connection.execute("PRAGMA table_info(request)")
         return any(name == "seal" for _, name, *_ in columns)
 
     def _check_objects(self) -> None:
         """Raise `InputError` if the database contains anything but our own tables and indexes."""
         # In a file from somebody else, a trigger, for example, could change data.
-        for kind, name in self._table.execute("SELECT type, name FROM sqlite_master"):
+        for kind, name in self._connection.execute("SELECT type, name FROM sqlite_master"):
             is_known = name in _DATABASE_OBJECT_NAMES or name.startswith("sqlite_autoindex_")
             if not is_known or kind not in ("table", "index"):
                 raise InputError(f"{self.path}: no list of batches of judgekit; move it away")
 
     def _execute(self, statement: str, *values: object) -> tuple[str, ...] | None:
         """Execute a statement, and return the first row of its result, or None."""
-        row: tuple[str, ...] | None = self._table.execute(statement, values).fetchone()
+        row: tuple[str, ...] | None = self._connection.execute(statement, values).fetchone()
         return row
 
 

@@ -120,7 +120,7 @@ class RayRun:
         at_once: int,
     ) -> None:
         """Find the input files and the output folder. Raises `UsageError` for unsuitable options."""
-        self.work = work
+        self.dataset_run = work
         self._project = project
         self._request = request
         self._at_once = at_once
@@ -135,7 +135,7 @@ class RayRun:
         self._types: dict[str, pa.DataType] = {}  # of columns that keep their type
         self._subject_by_kind: dict[Any, Any] = {}
         self._judges: dict[Any, Any] = {}  # by kind of subject
-        self._columns = tables.ColumnKinds(OUR_COLUMNS)
+        self._column_kinds = tables.ColumnKinds(OUR_COLUMNS)
         self._merge_tasks = list[Any]()
         self._unmerged_names = list[str]()
         # By worker: for each block it reported, the number of blocks it had begun by then.
@@ -171,8 +171,8 @@ class RayRun:
                 renumbered: Any = self._files.renumber(file.first_unreadable, row_count, path)
                 first_bad = renumbered
             bad_count += file.unreadable
-            self._starts_and_counts[path] = row_count, file.count
-            row_count += file.count
+            self._starts_and_counts[path] = row_count, file.row_count
+            row_count += file.row_count
         self._note_columns(checked, types_by_column)
 
         if first_bad is None and self._dataset.id_column:
@@ -192,8 +192,8 @@ class RayRun:
         """
         misfits = set[str]()  # columns with a cell that doesn't fit its input type
         for file in checked.values():
-            self._columns.update(file.columns)
-            self._subject_by_kind |= file.kinds
+            self._column_kinds.update(file.column_kinds)
+            self._subject_by_kind |= file.subject_by_kind
             misfits |= file.misfits
         self._types = {}
         for name, column_type in types_by_column.items():
@@ -224,7 +224,9 @@ class RayRun:
     def _find_repeated_ids(self, checked: dict[str, Checked]) -> list[UnreadableRow]:
         """List the rows that repeat an earlier row's id."""
         # Digests are short, so different ids can have the same one. Read such rows again to compare the ids.
-        repeated_digests = frozenset(parts.find_repeated(file.ids for file in checked.values()))
+        repeated_digests = frozenset(
+            parts.find_repeated(file.id_digests for file in checked.values())
+        )
         if not repeated_digests:
             return []
 
@@ -294,7 +296,7 @@ class RayRun:
         """Judge the rows that have no valid result, until the run is stopped or reaches its cost limit."""
         self._folder.make()
         self._choose_judges()
-        self._shape = parts.choose_shape(self._columns, self._types, self._earlier_schemas)
+        self._shape = parts.choose_shape(self._column_kinds, self._types, self._earlier_schemas)
         source = self._share_rows()
         cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
         broker = self._start_broker(cpus)
@@ -318,14 +320,14 @@ class RayRun:
             elif isinstance(judge.rubric, ScoreRubric):
                 score_names = judge.rubric.questions
             for name in score_names:
-                self._columns.scores[f"score.{name}"] = {"float"}
+                self._column_kinds.score_kinds_by_column[f"score.{name}"] = {"float"}
 
     def _share_rows(self) -> _Source:
         """Share a list of the finished rows with all machines, and return a source of the other rows."""
         lines, _ = parts.split_newest(self._lines)
         shared = (
             self._dataset,
-            self.work.expected,
+            self.dataset_run.find_label,
             lines[lines["done"]],
             self._run_number,
             self._starts_and_counts,
@@ -360,7 +362,7 @@ class RayRun:
         """Start the broker, an actor on this machine that all workers share."""
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         make = ray.remote(Broker).options(num_cpus=0, scheduling_strategy=here, max_task_retries=-1)
-        broker = make.remote(self.work.max_cost_usd, workers)
+        broker = make.remote(self.dataset_run.max_cost_usd, workers)
         # The job contains keys, and Ray can write its objects to a disk. So send the job in a call instead.
         ray.get(broker.learn.remote(cloudpickle.dumps(self._make_job())))
         return broker
@@ -384,12 +386,12 @@ class RayRun:
         return worker.Job(
             judges=judges,
             dataset=self._dataset,
-            expected=self.work.expected,
+            find_label=self.dataset_run.find_label,
             variables=variables,
             at_once=self._at_once,
             folder=self._folder,
             shape=self._shape,
-            cached=self._request.cache,
+            uses_cache=self._request.cache,
             is_patient=not is_replaying(all_variables),
         )
 
@@ -397,7 +399,7 @@ class RayRun:
         """Process the workers' reports until the last one has arrived, or the run ends early."""
 
         def tell_broker_when_stopped() -> None:
-            self.work.stopped.wait()
+            self.dataset_run.stopped.wait()
             broker.stop.remote()
 
         threading.Thread(target=tell_broker_when_stopped, daemon=True).start()
@@ -418,14 +420,14 @@ class RayRun:
             for thread in threading.enumerate():
                 if thread not in earlier_threads:
                     thread.join(_THREAD_SECONDS)
-        self.work.spent_usd = max(self.work.spent_usd, ray.get(broker.spent.remote()))
+        self.dataset_run.spent_usd = max(self.dataset_run.spent_usd, ray.get(broker.spent.remote()))
 
     def _add_report(self, judged: JudgedBlock) -> None:
         """Add a worker's report to the totals, and merge its files once there are enough small ones."""
-        self.work.add(judged.tally)
-        self.work.is_spent |= judged.is_over
-        self.work.give_up_if_hopeless()
-        self._begun_counts[judged.worker].append(judged.blocks_begun)
+        self.dataset_run.add(judged.tally)
+        self.dataset_run.is_budget_spent |= judged.is_limit_reached
+        self.dataset_run.give_up_if_hopeless()
+        self._begun_counts[judged.worker_name].append(judged.blocks_begun)
         if judged.name:
             self._unmerged_names.append(judged.name)
         if len(self._unmerged_names) == parts.FILES_PER_MERGE:
@@ -434,7 +436,7 @@ class RayRun:
 
     def _may_end_now(self, broker: Any) -> bool:  # noqa: ANN401 - a handle of Ray's
         """Whether a stopped run can end: all blocks that were begun are reported, or time is up."""
-        is_stopping = self.work.is_spent or self.work.stopped.is_set()
+        is_stopping = self.dataset_run.is_budget_spent or self.dataset_run.stopped.is_set()
         if not is_stopping:
             return False
         if self._deadline is None:
@@ -596,7 +598,9 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray isn't installed
         rows_in_file = rows_in(file, path, self._files.reading)
         rows = (self._files.renumber(row, start, path) for row in rows_in_file)
         dataset_of_file = replace(dataset, rows=rows, limit=count, ids=parts.Digests)
-        run = DatasetRun(dataset=dataset_of_file, results=parts.KeptLines(lines), expected=expected)
+        run = DatasetRun(
+            dataset=dataset_of_file, results=parts.KeptLines(lines), find_label=expected
+        )
         for block in worker.blocks(run, run_number):
             yield pa.table({"block": [pickle.dumps(block)]})
 

@@ -55,33 +55,37 @@ class RowStore:
 
     def __init__(self) -> None:
         # SQLite removes the file when it's closed or its process dies.
-        self._table = sqlite3.connect("", isolation_level=None)
+        self._connection = sqlite3.connect("", isolation_level=None)
         # Close the database with the store, so that callers needn't close it after an error.
-        weakref.finalize(self, self._table.close)
-        self._table.execute(
+        weakref.finalize(self, self._connection.close)
+        self._connection.execute(
             "CREATE TABLE rows (number INTEGER PRIMARY KEY, id TEXT UNIQUE, view TEXT, taken INTEGER)"
         )
-        self._table.execute("BEGIN")
+        self._connection.execute("BEGIN")
 
     def put(self, row_id: str, view: RowView) -> None:
         """Store a row, unless there's already one with this id."""
         values = (row_id, json.dumps(view))
-        self._table.execute("INSERT OR IGNORE INTO rows (id, view, taken) VALUES (?, ?, 0)", values)
+        self._connection.execute(
+            "INSERT OR IGNORE INTO rows (id, view, taken) VALUES (?, ?, 0)", values
+        )
 
     def take(self, row_id: str) -> RowView | None:
         """Return the row with this id, and mark it as taken. Returns None if there's no such row."""
         query = "SELECT view FROM rows WHERE id = ?"
-        row = self._table.execute(query, (row_id,)).fetchone()
+        row = self._connection.execute(query, (row_id,)).fetchone()
         if row is None:
             return None
-        self._table.execute("UPDATE rows SET taken = 1 WHERE id = ?", (row_id,))
+        self._connection.execute("UPDATE rows SET taken = 1 WHERE id = ?", (row_id,))
         (text,) = row
         view: RowView = json.loads(text)
         return view
 
     def left(self) -> Iterator[RowView]:
         """Yield the rows that were never taken."""
-        for (text,) in self._table.execute("SELECT view FROM rows WHERE NOT taken ORDER BY number"):
+        for (text,) in self._connection.execute(
+            "SELECT view FROM rows WHERE NOT taken ORDER BY number"
+        ):
             yield json.loads(text)
 
 
@@ -91,11 +95,11 @@ class Beside(NamedTuple):
     file: str
     name: str
     rows: RowStore
-    verdicts: Mapping[str, str]
+    verdict_by_id: Mapping[str, str]
 
 
 class PageRows:
-    """Collects result rows for a page, next to those of second results (`beside`) if there are any.
+    """Collects result rows for a page, next to those of second results (`second_results`) if there are any.
 
     `texts` has the texts of the judged file, for result rows without texts.
     """
@@ -110,7 +114,7 @@ class PageRows:
     ) -> None:
         self._results = results
         self._name = name or "verdict"
-        self.beside = beside
+        self.second_results = beside
         self._texts = texts
         self._keys_used = {"id", "text"}
         self._has_texts = False
@@ -124,8 +128,8 @@ class PageRows:
         verdicts = [row.verdict]
         flags = []
         second_view = None
-        if self.beside is not None:
-            second_view = self.beside.rows.take(row.row_id)
+        if self.second_results is not None:
+            second_view = self.second_results.rows.take(row.row_id)
             if second_view is None:
                 flags.append(f"only in {self._name}")
             else:
@@ -142,8 +146,8 @@ class PageRows:
             view |= self._texts.take(row.row_id) or {}
         if label is not None:
             view["label"] = label
-        if second_view is not None and self.beside is not None:
-            _add_second_view(view, second_view, self._name, self.beside.name)
+        if second_view is not None and self.second_results is not None:
+            _add_second_view(view, second_view, self._name, self.second_results.name)
         self._add_view(view, flags, rank)
 
     def _add_view(self, view: RowView, flags: list[str], rank: tuple[float, ...]) -> None:
@@ -160,9 +164,9 @@ class PageRows:
     def finish(self) -> ShownRows:
         """Return all rows for the page, including rows that only the second results contain."""
         verdict_names = ["verdict"]
-        if self.beside is not None:
-            verdict_names = [self._name, self.beside.name]
-            self._add_rows_only_in(self.beside)
+        if self.second_results is not None:
+            verdict_names = [self._name, self.second_results.name]
+            self._add_rows_only_in(self.second_results)
         self._list.columns = self._choose_columns(verdict_names)
         if not self._has_texts:
             self._list.note = _NO_TEXTS

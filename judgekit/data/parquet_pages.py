@@ -76,14 +76,14 @@ def _measure_group(
         chunk = group.column(index)
         column = schema.column(index)
         sizes = _measure_column(opened, chunk)
-        group_bytes += sizes.dictionary + sizes.largest
+        group_bytes += sizes.dictionary_bytes + sizes.largest_page_bytes
         is_in_lists = column.max_repetition_level > 0
         if not is_in_lists:
             continue
-        _check_values(chunk, column, sizes.values)
+        _check_values(chunk, column, sizes.value_count)
         is_text = chunk.physical_type == "BYTE_ARRAY"
         # At worst, the dictionary has a single text, and every value is a copy of it.
-        if is_text and sizes.dictionary * sizes.values > BATCH_BYTES:
+        if is_text and sizes.dictionary_bytes * sizes.value_count > BATCH_BYTES:
             pages.nested_texts.add(chunk.path_in_schema)
     return group_bytes
 
@@ -111,9 +111,9 @@ def _check_values(
 class _Sizes:
     """The bytes of a column's dictionary and largest page, and its number of values."""
 
-    dictionary: int = 0
-    largest: int = 0
-    values: int = 0
+    dictionary_bytes: int = 0
+    largest_page_bytes: int = 0
+    value_count: int = 0
 
 
 def _measure_column(opened: BinaryIO, chunk: parquet.ColumnChunkMetaData) -> _Sizes:
@@ -127,29 +127,29 @@ def _measure_column(opened: BinaryIO, chunk: parquet.ColumnChunkMetaData) -> _Si
     sizes = _Sizes()
     for page in _read_headers(opened, start, start + chunk.total_compressed_size):
         if page.kind == _DICTIONARY:
-            sizes.dictionary = max(sizes.dictionary, page.unpacked)
+            sizes.dictionary_bytes = max(sizes.dictionary_bytes, page.unpacked_bytes)
         else:
-            sizes.largest = max(sizes.largest, page.unpacked)
-            sizes.values += page.values
+            sizes.largest_page_bytes = max(sizes.largest_page_bytes, page.unpacked_bytes)
+            sizes.value_count += page.value_count
     return sizes
 
 
 @dataclass
 class _Page:
     kind: int = 0
-    unpacked: int = 0
-    packed: int = 0
-    values: int = 0
+    unpacked_bytes: int = 0
+    packed_bytes: int = 0
+    value_count: int = 0
 
 
 def _read_headers(opened: BinaryIO, start: int, end: int) -> Iterator[_Page]:
     """Yield the page headers between two positions in a file. Raises `PagesError` if one is malformed."""
     while start < end:
         page, length = _read_header(opened, start)
-        if page.unpacked < 0 or page.packed < 0 or page.values < 0:
+        if page.unpacked_bytes < 0 or page.packed_bytes < 0 or page.value_count < 0:
             raise PagesError("the header of a page is broken")
         yield page
-        start += length + page.packed
+        start += length + page.packed_bytes
 
 
 def _read_header(opened: BinaryIO, start: int) -> tuple[_Page, int]:
@@ -181,18 +181,18 @@ def _parse_header(raw: bytes) -> tuple[_Page, int]:
         if number == 1:
             page.kind = reader.number()
         elif number == 2:  # noqa: PLR2004 - numbers of Parquet's format
-            page.unpacked = reader.number()
+            page.unpacked_bytes = reader.number()
         elif number == 3:  # noqa: PLR2004 - numbers of Parquet's format
-            page.packed = reader.number()
+            page.packed_bytes = reader.number()
         elif number in _DATA_HEADERS and kind == _Thrift.STRUCT:
             for inner, inner_kind in reader.fields():
                 if inner == 1:
-                    page.values = reader.number()
+                    page.value_count = reader.number()
                 else:
                     reader.skip(inner_kind)
         else:
             reader.skip(kind)
-    return page, reader.at
+    return page, reader.position
 
 
 class _Thrift:
@@ -214,7 +214,7 @@ class _Thrift:
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
         self._depth = 0
-        self.at = 0
+        self.position = 0
 
     def fields(self) -> Iterator[tuple[int, int]]:
         """Yield the id and type of each field in a struct.
@@ -259,14 +259,14 @@ class _Thrift:
             raise PagesError("the header of a page is broken")
 
     def _read_byte(self) -> int:
-        value = self._raw[self.at]
-        self.at += 1
+        value = self._raw[self.position]
+        self.position += 1
         return value
 
     def _skip_bytes(self, count: int) -> None:
         """Skip bytes. Raises `IndexError` if there are fewer left."""
-        self.at += count
-        if self.at > len(self._raw):
+        self.position += count
+        if self.position > len(self._raw):
             raise IndexError
 
     def _read_varint(self) -> int:

@@ -56,11 +56,14 @@ NO_RESULT_LINES = np.array([], _RESULT_LINE_DTYPE)
 
 
 class Shape(NamedTuple):
-    """The columns of all files: `renamed` are called like a score, `given` have the input's types."""
+    """The columns of all files.
+
+    `new_name_by_column` has the columns called like a score. `input_typed_columns` keep the input's types.
+    """
 
     schema: pa.Schema
-    renamed: Mapping[str, str]
-    given: frozenset[str]
+    new_name_by_column: Mapping[str, str]
+    input_typed_columns: frozenset[str]
 
 
 class Key:
@@ -250,7 +253,7 @@ class Digests(Ids):
     """Collects digests of ids, which are compared once those of all rows are there."""
 
     def __init__(self, wanted: Collection[int] = ()) -> None:
-        self.found = bytearray()
+        self.digest_bytes = bytearray()
         self.wanted_rows = list[tuple[int, str | int]]()
         self._wanted = wanted
 
@@ -260,7 +263,7 @@ class Digests(Ids):
         Unlike other `Ids`, this always returns None, because repeated ids are only found later.
         """
         digest = _hash_id(row_id)
-        self.found += digest.to_bytes(8, "little")
+        self.digest_bytes += digest.to_bytes(8, "little")
         if digest in self._wanted:
             self.wanted_rows.append((number, row_id))
         return None
@@ -330,7 +333,7 @@ def choose_shape(
 
 def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], shape: Shape) -> None:
     """Write rows of cells (`tables.cells_of`) to a file. Raises `OSError`."""
-    batch = tables.make_batch(rows, shape.schema, renamed={}, given=shape.given)
+    batch = tables.make_batch(rows, shape.schema, renamed={}, given=shape.input_typed_columns)
     folder.write(name, [pa.Table.from_batches([batch])], shape.schema)
 
 

@@ -59,12 +59,12 @@ class Preset(NamedTuple):
 class Recognised(NamedTuple):
     """A recognised export, with the paths of its fields for a task.
 
-    `shown` has the fields with a value in the first rows, with the paths that gave it.
+    `shown_path_by_field` has the fields with a value in the first rows, with the paths that gave it.
     """
 
     name: str
-    paths: Mapping[str, Sequence[str]]
-    shown: Mapping[str, str]
+    paths_by_field: Mapping[str, Sequence[str]]
+    shown_path_by_field: Mapping[str, str]
     uses_usual_names: bool
     id: str
 
@@ -138,8 +138,10 @@ class Recogniser:
         paths = _choose_paths(self._found, task, shown_paths)
         return Recognised(
             name=self._found.name,
-            paths=paths,
-            shown={field: path for field, path in shown_paths.items() if field in paths},
+            paths_by_field=paths,
+            shown_path_by_field={
+                field: path for field, path in shown_paths.items() if field in paths
+            },
             uses_usual_names=self._found.usual,
             id=self._found.id,
         )

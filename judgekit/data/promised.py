@@ -71,22 +71,22 @@ class AgreementOptions(NamedTuple):
     """A caller's options for a run under a promise of agreement."""
 
     share: float
-    on: Agrees = "verdict"
+    agree_on: Agrees = "verdict"
     confirms_accepted: bool = False
     """Whether `deep` is asked about every row that the first tier accepts."""
-    noise: int = 0
+    repeated_row_count: int = 0
     """How many rows of the sample `deep` is asked about twice."""
 
     @property
-    def basis(self) -> str:
+    def fingerprint_basis(self) -> str:
         """The part of the promise that a row's verdict depends on."""
-        return json.dumps([self.share, self.on, self.confirms_accepted])
+        return json.dumps([self.share, self.agree_on, self.confirms_accepted])
 
 
 class PromisedTiers(NamedTuple):
     """The tiers that judge under the promise."""
 
-    first: TierName
+    first_tier: TierName
     mode: ModeName
 
 
@@ -121,7 +121,7 @@ def find_tiers(project: Path, request: JudgeRequest) -> PromisedTiers:
         model = " and ".join(sorted(model_names[STRONGEST_TIER]))
         problem = f"{tiers[0]} and {STRONGEST_TIER} are both {model}"
         raise UsageError(f"--agree: {problem}; name a cheaper one in judge.tiers.{tiers[0]}")
-    return PromisedTiers(first=tiers[0], mode=judge.settings.mode)
+    return PromisedTiers(first_tier=tiers[0], mode=judge.settings.mode)
 
 
 class PromisedRows(NamedTuple):
@@ -130,7 +130,7 @@ class PromisedRows(NamedTuple):
     options: AgreementOptions
     tiers: PromisedTiers
     rows: list[PendingRow]
-    bound: Dataset
+    bound_dataset: Dataset
     """The same rows, with fingerprints that cover the promise and all other rows."""
 
 
@@ -145,8 +145,10 @@ def bind_rows(
     dataset = replace(dataset, rows=list(dataset.rows))
     rows = [row for row in dataset if isinstance(row, PendingRow)]
     # Make the fingerprints depend on all rows: if any row changes, all rows must be judged again.
-    basis = f"{dataset.basis}\0{options.basis}\0{fingerprint_rows(rows)}"
-    return PromisedRows(options, tiers, rows, bound=replace(dataset, basis=basis))
+    basis = f"{dataset.fingerprint_basis}\0{options.fingerprint_basis}\0{fingerprint_rows(rows)}"
+    return PromisedRows(
+        options, tiers, rows, bound_dataset=replace(dataset, fingerprint_basis=basis)
+    )
 
 
 class _First(NamedTuple):
@@ -162,7 +164,7 @@ class _First(NamedTuple):
 class _Strong(NamedTuple):
     """The verdict of `deep` on a row."""
 
-    word: VerdictWord
+    verdict_word: VerdictWord
     call: Call | None
     """None if no model was asked."""
 
@@ -199,22 +201,24 @@ class PromisedRun:
         self._job = job
         self._options = job.rows.options
         self._tiers = job.rows.tiers
-        self._rows = {id_key(row.row_id): row for row in job.rows.rows if row.subject is not None}
-        self._work = work
+        self._row_by_key = {
+            id_key(row.row_id): row for row in job.rows.rows if row.subject is not None
+        }
+        self._dataset_run = work
         self._note = note
         self._on_written = on_written
         is_strict = self._tiers.mode == "strict"
-        self._promise = Promise(self._options.share, self._options.on, strict=is_strict)
+        self._promise = Promise(self._options.share, self._options.agree_on, strict=is_strict)
         self._batch_rounds = 0
 
         # Verdicts and rows to write, by row id (as returned by `id_key`).
-        self._first: dict[str, _First] = {}
-        self._strong: dict[str, _Strong] = {}
+        self._first_opinion_by_key: dict[str, _First] = {}
+        self._strong_opinion_by_key: dict[str, _Strong] = {}
         self._second_words: dict[str, VerdictWord] = {}
         self._to_write: dict[str, PendingRow] = {}
 
         # The plan, by row number, as `judgekit.evaluation.agreement` identifies rows.
-        self._number_by_key = {key: number for number, key in enumerate(self._rows)}
+        self._number_by_key = {key: number for number, key in enumerate(self._row_by_key)}
         self._rates: dict[int, float] = {}
         self._sampled: frozenset[int] = frozenset()
         self._counted: frozenset[int] = frozenset()
@@ -251,22 +255,22 @@ class PromisedRun:
             return
 
         settled = agreement.NOTHING_FINAL
-        if len(self._rows) < agreement.MIN_ROWS:
-            count = f"{len(self._rows)} rows, fewer than {agreement.MIN_ROWS}"
+        if len(self._row_by_key) < agreement.MIN_ROWS:
+            count = f"{len(self._row_by_key)} rows, fewer than {agreement.MIN_ROWS}"
             self._note(f"--agree: {count}, so {STRONGEST_TIER} is asked about all")
         elif await self._try_first_tier():
             settled = await self._ask_both()
         await self._ask_strong(self._list_rows_for_strong(settled))
 
-        if self._work.is_spent:
+        if self._dataset_run.is_budget_spent:
             self._write_without_promise()
-        elif not self._is_over:
+        elif not self._has_ended:
             self._final = settled.final
             self._write_final()
 
     @property
-    def _is_over(self) -> bool:
-        return self._work.stopped.is_set() or self._work.is_spent
+    def _has_ended(self) -> bool:
+        return self._dataset_run.stopped.is_set() or self._dataset_run.is_budget_spent
 
     # --- Choosing the tier for each row
 
@@ -279,20 +283,22 @@ class PromisedRun:
         pilot = self._choose_pilot()
         await self._ask_first(pilot)
         await self._ask_strong(pilot, writes=False)
-        if self._is_over:
+        if self._has_ended:
             return True
 
         opinions = self._collect_first_opinions(pilot)
         fraction = agreement.estimate_decided_fraction(
-            opinions, self._map_strong_words(), len(pilot), len(self._rows), self._promise
+            opinions, self._map_strong_words(), len(pilot), len(self._row_by_key), self._promise
         )
-        first_price = self._average_price(self._tiers.first, pilot)
+        first_price = self._average_price(self._tiers.first_tier, pilot)
         strong_price = self._average_price(STRONGEST_TIER, pilot)
         if _is_worth_it(fraction, first_price, strong_price):
             return True
 
         pilot_rows = f"of {len(pilot)} rows that both judged"
-        problem = f"{self._tiers.first} could decide about {fraction:.0%}, which doesn't pay for it"
+        problem = (
+            f"{self._tiers.first_tier} could decide about {fraction:.0%}, which doesn't pay for it"
+        )
         self._note(
             f"--agree {self._promise.share:g}: {pilot_rows}, {problem}; {STRONGEST_TIER} judges all"
         )
@@ -300,12 +306,12 @@ class PromisedRun:
 
     def _choose_pilot(self) -> list[str]:
         """Choose the rows of the pilot, which both tiers judge first."""
-        size = round(len(self._rows) * _PILOT_FRACTION)
+        size = round(len(self._row_by_key) * _PILOT_FRACTION)
         size = min(max(size, _MIN_PILOT_ROWS), _MAX_PILOT_ROWS)
         # `deep` will have to judge the rows with the lowest draws anyway, because they'll be in its sample.
-        budget = self._promise.budget(len(self._rows))
+        budget = self._promise.budget(len(self._row_by_key))
         rate = agreement.choose_rate(budget, agreement.SIGNIFICANCE_LEVEL)
-        in_sample = [key for key in self._rows if self._draw(key) < rate]
+        in_sample = [key for key in self._row_by_key if self._draw(key) < rate]
         return sorted(in_sample, key=self._draw)[:size]
 
     async def _ask_both(self) -> Settled:
@@ -313,17 +319,17 @@ class PromisedRun:
 
         Then settle which first opinions are final.
         """
-        await self._ask_first(list(self._rows))
-        if self._is_over:
+        await self._ask_first(list(self._row_by_key))
+        if self._has_ended:
             return agreement.NOTHING_FINAL
 
-        opinions = self._collect_first_opinions(list(self._rows))
-        plan = agreement.plan(opinions, len(self._rows), self._promise)
+        opinions = self._collect_first_opinions(list(self._row_by_key))
+        plan = agreement.plan(opinions, len(self._row_by_key), self._promise)
         self._rates = plan.rates()
         self._sampled = plan.sampled
-        sample = [key for key in self._rows if self._number_by_key[key] in plan.sampled]
+        sample = [key for key in self._row_by_key if self._number_by_key[key] in plan.sampled]
         await self._ask_strong(sample, writes=False)
-        if self._is_over:
+        if self._has_ended:
             return agreement.NOTHING_FINAL
 
         settled = agreement.settle(plan, self._map_strong_words())
@@ -333,51 +339,54 @@ class PromisedRun:
 
     def _list_rows_for_strong(self, settled: Settled) -> list[str]:
         """List the rows that `deep` must judge, because their first opinion isn't final."""
-        return [key for key in self._rows if self._number_by_key[key] not in settled.final]
+        return [key for key in self._row_by_key if self._number_by_key[key] not in settled.final]
 
     def _collect_first_opinions(self, keys: Sequence[str]) -> list[FirstOpinion]:
         """Collect the first tier's opinions that can become final."""
         opinions = []
         for key in keys:
-            first = self._first.get(key)
+            first = self._first_opinion_by_key.get(key)
             if first is None or first.outcome is None:
                 continue
             if first.outcome == "accept" and self._options.confirms_accepted:
                 continue
 
             opinion = FirstOpinion(
-                row=self._number_by_key[key],
+                row_number=self._number_by_key[key],
                 outcome=first.outcome,
                 sureness=first.margin,
-                draw=self._draw(key),
-                tie=self._opinions.draw(self._rows[key], "tie"),
+                sampling_draw=self._draw(key),
+                tie_breaker=self._opinions.draw(self._row_by_key[key], "tie"),
             )
             opinions.append(opinion)
         return opinions
 
     def _draw(self, key: str) -> float:
         """Return a row's random number from 0 to 1, which never changes. The lowest are the sample."""
-        return self._opinions.draw(self._rows[key], "sample")
+        return self._opinions.draw(self._row_by_key[key], "sample")
 
     def _map_strong_words(self) -> dict[int, VerdictWord]:
-        return {self._number_by_key[key]: strong.word for key, strong in self._strong.items()}
+        return {
+            self._number_by_key[key]: strong.verdict_word
+            for key, strong in self._strong_opinion_by_key.items()
+        }
 
     # --- Asking
 
     async def _ask_first(self, keys: Sequence[str]) -> None:
         """Get the first tier's opinions on rows: earlier ones, or new ones."""
-        tier = self._tiers.first
+        tier = self._tiers.first_tier
         missing = []
         for key in keys:
-            if key in self._first:
+            if key in self._first_opinion_by_key:
                 continue
-            kept_verdict = self._opinions.find(tier, self._rows[key])
+            kept_verdict = self._opinions.find(tier, self._row_by_key[key])
             if kept_verdict is not None and any(round_.opinion for round_ in kept_verdict.rounds):
                 self._note_first(key, kept_verdict)
             else:
                 missing.append(key)
 
-        self._work.waits_for = f"{tier}: {len(missing):,} first opinions"
+        self._dataset_run.waits_for = f"{tier}: {len(missing):,} first opinions"
         make_judge = partial(_make_first_judge, tier)
         async for key, verdict in self._stream_verdicts(tier, missing, make_judge):
             self._note_first(key, verdict)
@@ -387,21 +396,23 @@ class PromisedRun:
         outcome: Outcome | None = None
         if verdict.because == PROMISED_ROW and verdict.margin is not None:
             outcome = _find_outcome(verdict.verdict)
-        self._first[key] = _First(outcome, verdict.margin or 0.0, Call.of(verdict.rounds))
+        self._first_opinion_by_key[key] = _First(
+            outcome, verdict.margin or 0.0, Call.of(verdict.rounds)
+        )
 
     async def _ask_strong(self, keys: Sequence[str], *, writes: bool = True) -> None:
         """Get `deep`'s verdicts on rows: earlier ones, or new ones. If `writes`, also write the results."""
         missing = []
         for key in keys:
-            if key not in self._strong and not self._recall_strong(key):
+            if key not in self._strong_opinion_by_key and not self._recall_strong(key):
                 missing.append(key)
             elif writes:
                 self._write_strong(key)
-        self._work.waits_for = ""
+        self._dataset_run.waits_for = ""
 
         note = partial(self._note_strong, writes=writes)
         if self._job.make_batch_runner is not None:
-            if missing and not self._is_over:
+            if missing and not self._has_ended:
                 await self._ask_in_batches(missing, note)
             return
         async for key, verdict in self._stream_verdicts(STRONGEST_TIER, missing, only_deep):
@@ -409,7 +420,7 @@ class PromisedRun:
 
     def _recall_strong(self, key: str) -> bool:
         """Note `deep`'s verdict on a row from an earlier run. Returns False if there's none."""
-        verdict = self._opinions.find(STRONGEST_TIER, self._rows[key])
+        verdict = self._opinions.find(STRONGEST_TIER, self._row_by_key[key])
         if verdict is None or verdict.verdict == "undetermined":
             return False
         self._note_strong(key, verdict, writes=False)
@@ -417,7 +428,7 @@ class PromisedRun:
 
     def _note_strong(self, key: str, verdict: Verdict, *, writes: bool) -> None:
         """Note `deep`'s verdict on a row and, if `writes`, write the row's result."""
-        self._strong[key] = _Strong(verdict.verdict, Call.of(verdict.rounds))
+        self._strong_opinion_by_key[key] = _Strong(verdict.verdict, Call.of(verdict.rounds))
         if writes:
             self._write_strong(key)
 
@@ -438,7 +449,7 @@ class PromisedRun:
                 return
             verdict = Verdict.model_validate(record)
             self._opinions.add(STRONGEST_TIER, row, verdict)
-            self._work.note_calls(record)
+            self._dataset_run.note_calls(record)
             note(key, verdict)
 
         # The batch runner itself enforces the limit.
@@ -471,7 +482,7 @@ class PromisedRun:
             async for row, verdict in stream:
                 purse.pay(verdict.cost_usd or 0.0)
                 self._opinions.add(stored_as, row, verdict)
-                self._work.note_calls(verdict.record())
+                self._dataset_run.note_calls(verdict.record())
                 yield id_key(row.row_id), verdict
 
     @property
@@ -479,26 +490,26 @@ class PromisedRun:
         """The US dollars that are left to spend, or None if there's no limit."""
         if self._job.request.max_cost_usd is None:
             return None
-        return self._job.request.max_cost_usd - self._work.spent_usd
+        return self._job.request.max_cost_usd - self._dataset_run.spent_usd
 
     def _take_affordable(self, keys: Sequence[str], purse: _Purse) -> Iterator[PendingRow]:
         """Yield rows until the money is spent or the run is stopped."""
         for key in keys:
-            if self._work.stopped.is_set():
+            if self._dataset_run.stopped.is_set():
                 return
             if not purse.take():
-                self._work.is_spent = True
+                self._dataset_run.is_budget_spent = True
                 return
-            yield self._rows[key]
+            yield self._row_by_key[key]
 
     async def _ask_strong_twice(self) -> None:
         """Let `deep` judge some rows in the sample again, to measure how often it repeats its verdict."""
-        sample = [key for key in self._rows if self._number_by_key[key] in self._sampled]
+        sample = [key for key in self._row_by_key if self._number_by_key[key] in self._sampled]
         # A row's draw is always the same, so a continued run repeats the same rows.
-        keys_to_repeat = sorted(sample, key=self._draw)[: self._options.noise]
+        keys_to_repeat = sorted(sample, key=self._draw)[: self._options.repeated_row_count]
         missing = []
         for key in keys_to_repeat:
-            kept_verdict = self._opinions.find(_SECOND_VERDICT_NAME, self._rows[key])
+            kept_verdict = self._opinions.find(_SECOND_VERDICT_NAME, self._row_by_key[key])
             if kept_verdict is None or kept_verdict.verdict == "undetermined":
                 missing.append(key)
             else:
@@ -510,9 +521,9 @@ class PromisedRun:
     def tally(self) -> AgreementTally:
         """Count the promise's effects on all rows, such as saved calls."""
         tally = AgreementTally()
-        for key in self._rows:
-            first = self._first.get(key)
-            strong = self._strong.get(key)
+        for key in self._row_by_key:
+            first = self._first_opinion_by_key.get(key)
+            strong = self._strong_opinion_by_key.get(key)
             is_first_final = self._number_by_key[key] in self._final
             if strong is None and not is_first_final:
                 continue  # the run ended before this row
@@ -521,9 +532,9 @@ class PromisedRun:
             row = PromisedRow(
                 promise=self._describe_promise(key),
                 mode=self._tiers.mode,
-                verdict=strong.word if strong else str(first_outcome),
-                first=first.call if first else None,
-                strong=strong.call if strong else None,
+                verdict=strong.verdict_word if strong else str(first_outcome),
+                first_call=first.call if first else None,
+                strong_call=strong.call if strong else None,
             )
             tally.add(row)
         return tally
@@ -533,16 +544,16 @@ class PromisedRun:
     def _write(self, row: PendingRow, verdict: Verdict | None) -> None:
         """Write a row's result. The verdict is None if it couldn't be judged."""
         record = None if verdict is None else verdict.record()
-        self._on_written(self._work.on_record(row, record, is_paid=True))
+        self._on_written(self._dataset_run.on_record(row, record, is_paid=True))
 
     def _write_strong(self, key: str) -> None:
         """Write `deep`'s verdict on a row. If the first tier judged the row, too, include its rounds."""
         row = self._to_write.pop(key, None)
         if row is None:
             return
-        verdict = self._opinions.find(STRONGEST_TIER, self._rows[key])
+        verdict = self._opinions.find(STRONGEST_TIER, self._row_by_key[key])
         assert verdict is not None, "it has just been stored"  # noqa: S101
-        first_verdict = self._opinions.find(self._tiers.first, self._rows[key])
+        first_verdict = self._opinions.find(self._tiers.first_tier, self._row_by_key[key])
         promise = self._describe_promise(key)
         if first_verdict is None:
             written = verdict.model_copy(update={"promise": promise})
@@ -555,7 +566,7 @@ class PromisedRun:
         for key, row in list(self._to_write.items()):
             if self._number_by_key[key] not in self._final:
                 continue
-            verdict = self._opinions.find(self._tiers.first, self._rows[key])
+            verdict = self._opinions.find(self._tiers.first_tier, self._row_by_key[key])
             assert verdict is not None, "only a kept opinion is final"  # noqa: S101
             written = verdict.model_copy(update={"promise": self._describe_promise(key)})
             del self._to_write[key]
@@ -564,9 +575,9 @@ class PromisedRun:
     def _write_without_promise(self) -> None:
         """Write rows that only the first tier judged as undetermined. Used if the money has run out."""
         for key, row in list(self._to_write.items()):
-            if key not in self._first:
+            if key not in self._first_opinion_by_key:
                 continue
-            verdict = self._opinions.find(self._tiers.first, self._rows[key])
+            verdict = self._opinions.find(self._tiers.first_tier, self._row_by_key[key])
             assert verdict is not None, "first opinions are always stored"  # noqa: S101
             del self._to_write[key]
             self._write(row, self._mark_undetermined(verdict))
@@ -575,7 +586,7 @@ class PromisedRun:
         """Copy the first tier's verdict, but make it undetermined, because the promise doesn't hold."""
         reason = f"--max-cost ended the run before the promise of {self._promise.share:g} held"
         word = first_verdict.verdict
-        problem = f"{self._tiers.first} alone says {word}, without a promise: {reason}"
+        problem = f"{self._tiers.first_tier} alone says {word}, without a promise: {reason}"
         problems = [problem, first_verdict.degraded] if first_verdict.degraded else [problem]
         return first_verdict.model_copy(
             update={
@@ -589,12 +600,12 @@ class PromisedRun:
 
     def _describe_promise(self, key: str) -> AgreementPromise:
         """Describe the promise and the row's part in it, for its record."""
-        first = self._first.get(key)
+        first = self._first_opinion_by_key.get(key)
         number = self._number_by_key[key]
         return AgreementPromise(
             share=self._promise.share,
             on=self._promise.on,
-            first_tier=self._tiers.first,
+            first_tier=self._tiers.first_tier,
             first=first.outcome if first else None,
             rate=self._rates.get(number),
             sampled=number in self._sampled,
@@ -607,7 +618,7 @@ class PromisedRun:
         costs = []
         seconds = []
         for key in keys:
-            verdict = self._opinions.find(tier, self._rows[key])
+            verdict = self._opinions.find(tier, self._row_by_key[key])
             if verdict is None or verdict.cost_source == "cache":
                 continue
             call = Call.of(verdict.rounds)
@@ -639,9 +650,9 @@ async def promised_rows(
     """
     dataset, _, _ = open_dataset(Mappings(rows), row_options, project, request)
     promised = bind_rows(dataset, options, project, request)
-    promised.bound.check()
+    promised.bound_dataset.check()
     work = DatasetRun(
-        dataset=promised.bound,
+        dataset=promised.bound_dataset,
         results=Results(lambda _: None),
         max_cost_usd=request.max_cost_usd,
     )
@@ -668,22 +679,22 @@ class _Purse:
     def __init__(self, limit_usd: float | None) -> None:
         self._limit_usd = limit_usd
         self._spent_usd = 0.0
-        self._paid = 0
-        self._at_work = 0
+        self._paid_row_count = 0
+        self._active_row_count = 0
 
     def take(self) -> bool:
         """Reserve money for a row: the mean cost of the rows so far. Returns False if there isn't enough."""
-        mean = self._spent_usd / self._paid if self._paid else 0.0
-        expected = self._spent_usd + self._at_work * mean
+        mean = self._spent_usd / self._paid_row_count if self._paid_row_count else 0.0
+        expected = self._spent_usd + self._active_row_count * mean
         if self._limit_usd is not None and expected >= self._limit_usd * (1 - INEXACT):
             return False
-        self._at_work += 1
+        self._active_row_count += 1
         return True
 
     def pay(self, usd: float) -> None:
         """Note a finished row's cost."""
-        self._at_work -= 1
-        self._paid += 1
+        self._active_row_count -= 1
+        self._paid_row_count += 1
         self._spent_usd += usd
 
 
@@ -704,7 +715,7 @@ def only_deep(judge: DocumentJudge) -> DocumentJudge:
 
 def _make_first_judge(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
     """Build a judge that only asks the first tier, for opinions that can become final."""
-    return replace(judge, instead=partial(judge_first, tier))
+    return replace(judge, judge_instead=partial(judge_first, tier))
 
 
 def _find_outcome(word: VerdictWord) -> Outcome | None:

@@ -200,11 +200,11 @@ def _score_verdicts(words: Iterable[str], best: str) -> list[float]:
 class _Tally:
     """Counts rows by verdict, and collects label and verdict of labelled ones."""
 
-    words: Counter[str] = field(default_factory=Counter)
+    count_by_verdict: Counter[str] = field(default_factory=Counter)
     pairs: list[stats.Pair] = field(default_factory=list)  # each a label and a verdict
 
     def add(self, word: str, label: str | None) -> None:
-        self.words[word] += 1
+        self.count_by_verdict[word] += 1
         is_decided = word not in UNDECIDED
         if label is not None and is_decided:
             self.pairs.append((label, word))
@@ -214,7 +214,7 @@ class _Tally:
 
         Returns None if no row is decided.
         """
-        decided = _score_verdicts(self.words.elements(), best)
+        decided = _score_verdicts(self.count_by_verdict.elements(), best)
         if not decided:
             return None
 
@@ -236,7 +236,7 @@ class _Tally:
         labelled = list(zip(verdicts, labels, strict=True))
 
         labelled_words = Counter(verdict for _, verdict in self.pairs)
-        unlabelled_words = self.words - labelled_words  # both count rows by verdict
+        unlabelled_words = self.count_by_verdict - labelled_words  # both count rows by verdict
         unlabelled = _score_verdicts(unlabelled_words.elements(), best)
 
         corrected = stats.corrected_mean(labelled, others=unlabelled)
@@ -248,8 +248,8 @@ class _Tally:
         """Build the report on the rows with this value in a column."""
         return Group(
             value=short_line(value, 80),
-            rows=self.words.total(),
-            verdicts=_sort_verdicts(self.words),
+            rows=self.count_by_verdict.total(),
+            verdicts=_sort_verdicts(self.count_by_verdict),
             rate=self.rate(best),
             needs=self.needs(best) if is_labelled else None,
         )
@@ -261,7 +261,7 @@ class _Tally:
         mustn't.
         """
         label_count = len(self.pairs)
-        decided = self.words.total() - _count_undecided(self.words)
+        decided = self.count_by_verdict.total() - _count_undecided(self.count_by_verdict)
         if decided < MIN_LABELS:
             return f"{counted(decided, 'row with a verdict is', 'rows with a verdict are')} too few"
 
@@ -271,10 +271,10 @@ class _Tally:
         is_one_sided = best_label_count in (0, label_count)  # also true if there are no labels
         if label_count and is_one_sided:
             if best_label_count:
-                missing_side_rows = decided - self.words[best]
+                missing_side_rows = decided - self.count_by_verdict[best]
                 reason = f"no label says anything but {best}"
             else:
-                missing_side_rows = self.words[best]
+                missing_side_rows = self.count_by_verdict[best]
                 reason = f"no label says {best}"
             # To find out how many rows must be labelled, estimate how common the missing side is: by the
             # judge's verdicts, or by Laplace's rule of succession if that gives more.
@@ -308,12 +308,12 @@ def _make_tier() -> dict[str, float]:
 
 @dataclass
 class _Totals:
-    """Sums over all rows of the results; `ranks` are the rows of decided comparisons."""
+    """Sums over all rows of the results; `ranked_rows` are the rows of decided comparisons."""
 
     tally: _Tally = field(default_factory=_Tally)
     scores: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     tiers: dict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(_make_tier))
-    ranks: list[ResultRow] = field(default_factory=list)
+    ranked_rows: list[ResultRow] = field(default_factory=list)
     judges: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     agreement: AgreementTally = field(default_factory=AgreementTally)
@@ -341,7 +341,7 @@ class _Totals:
             for dimension, score in row.scores.items():
                 self.scores[dimension][f"{score:g}"] += 1
         elif row.verdict not in UNDECIDED:
-            self.ranks.append(row._replace(columns={}))  # without the cells, to save memory
+            self.ranked_rows.append(row._replace(columns={}))  # without the cells, to save memory
         _count_calls(self.tiers, self.judges, self.errors, row.columns)
 
     def dimensions(self) -> dict[str, dict[str, int]]:
@@ -392,7 +392,7 @@ def summarise(
                 groups[value].add(row.verdict, label)
 
     tally = totals.tally
-    if not tally.words:
+    if not tally.count_by_verdict:
         raise InputError(f"{name}: no row; name a file that judge or compare --data wrote")
     if column is not None and not has_column:
         raise UsageError(f"--by {column}: {name} has no such column")
@@ -401,7 +401,7 @@ def summarise(
     best = "accept"  # the verdict whose rate is reported
     accept_rate = None
     needs = None
-    if totals.ranks:
+    if totals.ranked_rows:
         task = "compare"
         best = "A"
     else:
@@ -415,17 +415,17 @@ def summarise(
         if second:
             labelled_second = _compare_second_with_labels(second[1], labels)
 
-    win_rates, matrix = _compute_win_rates(totals.ranks)
+    win_rates, matrix = _compute_win_rates(totals.ranked_rows)
     largest_groups = []
     for value, group_tally in _find_largest(groups):
         largest_groups.append(group_tally.group(value, best, is_labelled=bool(labels)))
 
     return ResultsReport(
         file=name,
-        rows=tally.words.total(),
-        undetermined=_count_undecided(tally.words),
+        rows=tally.count_by_verdict.total(),
+        undetermined=_count_undecided(tally.count_by_verdict),
         task=task,
-        verdicts=_sort_verdicts(tally.words),
+        verdicts=_sort_verdicts(tally.count_by_verdict),
         accept_rate=accept_rate,
         needs=needs,
         win_rates=win_rates,
@@ -437,7 +437,9 @@ def summarise(
         cost_complete=not totals.unpriced,
         judged_by=dict(totals.judges.most_common(_MAX_LISTED_REASONS)),
         errors=dict(totals.errors.most_common(_MAX_LISTED_REASONS)),
-        not_accepted=sum(tally.words[word] for word in OUTCOMES[:2]),  # reject and improve
+        not_accepted=sum(
+            tally.count_by_verdict[word] for word in OUTCOMES[:2]
+        ),  # reject and improve
         values=len(groups),
         labelled=labelled,
         labelled_second=labelled_second,
@@ -453,7 +455,7 @@ def _find_largest(groups: Mapping[str, _Tally]) -> list[tuple[str, _Tally]]:
 
     def count_rows(group: tuple[str, _Tally]) -> int:
         _, tally = group
-        return tally.words.total()
+        return tally.count_by_verdict.total()
 
     by_size = sorted(groups.items(), key=count_rows, reverse=True)
     return by_size[:MAX_SHOWN]
@@ -468,9 +470,9 @@ class _Lists:
         source: ResultFile,
         labels: Mapping[str, str],
     ) -> None:
-        self.wrong = list[Shown]()
+        self.wrong_rows = list[Shown]()
         self.is_binary = is_binary(labels.values())
-        self._second = second
+        self._second_results = second
         self._source = source
         self._first_ids = list[str]()
         self._has_label = False
@@ -493,8 +495,8 @@ class _Lists:
             self._compare_with_label(row, label)
         if row.verdict in OUTCOMES[:2]:  # reject or improve
             self._note_bad_row(row)
-        if self._second:
-            _, second_words = self._second
+        if self._second_results:
+            _, second_words = self._second_results
             if row.row_id in second_words:
                 self._compare_with_second(row, second_words[row.row_id])
 
@@ -515,11 +517,11 @@ class _Lists:
             self._least_bad, _ = self._worst[-1]
 
     def _compare_with_label(self, row: ResultRow, label: str) -> None:
-        """Add a row to the list `wrong` if its verdict disagrees with its label and the list isn't full."""
+        """Add a row to `wrong_rows` if its verdict disagrees with its label and the list isn't full."""
         if row.verdict in UNDECIDED or agrees(label, row.verdict, binary=self.is_binary):
             return
-        if len(self.wrong) < MAX_SHOWN:
-            self.wrong.append(self._shorten(row, label=label))
+        if len(self.wrong_rows) < MAX_SHOWN:
+            self.wrong_rows.append(self._shorten(row, label=label))
 
     def _compare_with_second(self, row: ResultRow, second_word: str) -> None:
         """Count a row that both results contain, and list it if the two verdicts differ."""
@@ -581,7 +583,7 @@ class _Lists:
             value = mean_difference.value
             low, high = mean_difference.bounds
 
-        name, second_words = self._second or ("", {})
+        name, second_words = self._second_results or ("", {})
         unmatched = None
         if second_words and not self._rows_in_both:
             unmatched = self._build_unmatched(second_words)
@@ -654,7 +656,7 @@ def _compare_with_labels(
     agreement = _measure_agreement(pairs, labels, binary=rows.is_binary)
     return agreement.model_copy(
         update={
-            "wrong": rows.wrong,
+            "wrong": rows.wrong_rows,
             "not_compared": left_out or LeftOut(),
             "unmatched": rows.find_unmatched_labels(labels),
         }

@@ -87,19 +87,19 @@ _SELECT_IN_ORDER_SQL = (
 
 
 class TakenNames(NamedTuple):
-    """Names that an input column can't keep in the results file: `OUR_COLUMNS` and this run's `more`.
+    """Names that an input column can't keep in the results file: `OUR_COLUMNS` and this run's `more_names`.
 
     A column that gives the ids keeps the name `id`, since its values are our ids.
     """
 
-    more: frozenset[str] = frozenset()
+    more_names: frozenset[str] = frozenset()
     id_column: str | None = None
 
     def with_names(self, names: Iterable[str]) -> TakenNames:
-        return self._replace(more=self.more.union(names))
+        return self._replace(more_names=self.more_names.union(names))
 
     def __contains__(self, name: object) -> bool:
-        return name in OUR_COLUMNS or name in self.more
+        return name in OUR_COLUMNS or name in self.more_names
 
 
 ONLY_OURS = TakenNames()
@@ -226,29 +226,29 @@ class Ids:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._table: sqlite3.Connection | None = None
+        self._connection: sqlite3.Connection | None = None
 
     def add(self, row_id: str | int, number: int) -> int | None:
         """Note a row's id. Returns the number of an earlier row with the same id, or None if there's none."""
         name = id_key(row_id)
-        if self._table is not None:
-            return _insert_id(self._table, name, number)
+        if self._connection is not None:
+            return _insert_id(self._connection, name, number)
         first_number = self._numbers.setdefault(name, number)
         is_repeated = first_number != number
         if is_repeated:
             return first_number
 
         if len(self._numbers) > _MAX_IN_MEMORY:  # move the ids to a temporary file
-            self._table = _open_temporary(
+            self._connection = _open_temporary(
                 "CREATE TABLE ids (id TEXT PRIMARY KEY, number INTEGER) WITHOUT ROWID"
             )
-            self._table.executemany("INSERT INTO ids VALUES (?, ?)", self._numbers.items())
+            self._connection.executemany("INSERT INTO ids VALUES (?, ?)", self._numbers.items())
             self._numbers.clear()
         return None
 
     def close(self) -> None:
-        if self._table is not None:
-            self._table.close()
+        if self._connection is not None:
+            self._connection.close()
 
 
 def _insert_id(table: sqlite3.Connection, name: str, number: int) -> int | None:
@@ -319,8 +319,8 @@ class _File(Results):
         run: str | None,
     ) -> None:
         self.name = encodable(out)
-        self._run = run
-        self._fresh = fresh
+        self._run_name = run
+        self._is_fresh = fresh
         self._key = seals.state_key()
 
         self._schema = None if source is None else source.schema
@@ -329,7 +329,7 @@ class _File(Results):
         self._refuse_links()
         self._refuse_file_of(source)
         is_lean = not full and tables.is_lean(str(self._path))
-        self._left_out = RECORD_COLUMNS if is_lean else ()
+        self._omitted_columns = RECORD_COLUMNS if is_lean else ()
 
         # Keeps a thread that still reads rows at the end of a run from using closed files.
         self._lock = threading.Lock()
@@ -337,7 +337,7 @@ class _File(Results):
 
         self._rows_met = 0
         self._has_written = False
-        self._end = 0  # of the last line noted in the part file
+        self._noted_end = 0  # of the last line noted in the part file
         self._stamp_file = _stamp_file_of(os.path.realpath(out))
         self._resources = self._open_files(trust=trust)
 
@@ -362,7 +362,7 @@ class _File(Results):
             self._database = _open_temporary(_CREATE_ROWS_SQL)
             opened.callback(self._database.close)
             try:
-                if not self._fresh:
+                if not self._is_fresh:
                     self._resume(trust=trust)
                 self._is_part_new = not self._part.exists()
                 self._descriptor = outputs.open_to_append(str(self._part))
@@ -466,11 +466,11 @@ class _File(Results):
             raise self._write_error(error) from None
 
         self._note_row(row, in_again_file=False, start=start, size=len(raw))
-        # An interrupted call may have written a line without noting it. Then `_end` stays before that line,
-        # so that `_put_in_order` notes both lines.
-        follows_noted_lines = start == self._end
+        # An interrupted call may have written a line without noting it. Then `_noted_end` stays before that
+        # line, so that `_put_in_order` notes both lines.
+        follows_noted_lines = start == self._noted_end
         if follows_noted_lines:
-            self._end += len(raw)
+            self._noted_end += len(raw)
 
     def _write_line(self, raw: bytes, start: int) -> None:
         """Write a line at `start`, the end of the part file. If that fails, remove it and raise `OSError`."""
@@ -485,7 +485,7 @@ class _File(Results):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def write_out(self) -> None:
-        is_changed = self._has_written or self._fresh  # `_put_in_order` sets `_has_written`
+        is_changed = self._has_written or self._is_fresh  # `_put_in_order` sets `_has_written`
         try:
             self._put_in_order()
             if self._writer is not None:
@@ -499,9 +499,9 @@ class _File(Results):
         The again file is removed, because the part file has all its lines by then.
         """
         self._clean_end()
-        has_unnoted_lines = os.fstat(self._descriptor).st_size > self._end
+        has_unnoted_lines = os.fstat(self._descriptor).st_size > self._noted_end
         if has_unnoted_lines:  # of this run
-            self._note_lines(self._part, in_again_file=False, start=self._end)
+            self._note_lines(self._part, in_again_file=False, start=self._noted_end)
         if not self._is_in_order():
             rows_with_line = "start IS NOT NULL"
             self._rewrite(self._part, condition=rows_with_line)
@@ -530,7 +530,12 @@ class _File(Results):
             if has_same_time and self._is_own_file():
                 return
         tables.write_table(
-            writer, self._part, self._path, OUR_COLUMNS, self._schema, left_out=self._left_out
+            writer,
+            self._part,
+            self._path,
+            OUR_COLUMNS,
+            self._schema,
+            left_out=self._omitted_columns,
         )
         # If both files have the same mtime, the next run knows that the results file contains exactly these
         # rows.
@@ -572,8 +577,8 @@ class _File(Results):
     def _describe_out(self) -> str:
         """Describe the results file by its stamp and the columns that it omits."""
         stamp = repr(environment.stamp(str(self._path)))
-        if self._left_out:
-            return f"{stamp} without {','.join(self._left_out)}"
+        if self._omitted_columns:
+            return f"{stamp} without {','.join(self._omitted_columns)}"
         return stamp
 
     def _check_table(self) -> None:
@@ -644,12 +649,12 @@ class _File(Results):
                     self._note_row(row, in_again_file=in_again_file, start=start, size=size)
                 start += size
                 if not in_again_file:
-                    self._end = start
+                    self._noted_end = start
 
     def _refuse_other_run(self, row: Mapping[str, Any]) -> None:
         """Raise `UsageError` if a row is from a run with another name. Runs can also have no name."""
         run_of_row = row.get(RUN)
-        may_continue = self._run is None or run_of_row is None or run_of_row == self._run
+        may_continue = self._run_name is None or run_of_row is None or run_of_row == self._run_name
         if may_continue:
             return
         problem = f"it has rows of the run {short_line(str(run_of_row), _JUDGE_CHARS)!r}"
@@ -679,15 +684,15 @@ class _File(Results):
         if self._has_written:
             return
         self._has_written = True
-        if self._fresh:  # an earlier run's lines don't count
+        if self._is_fresh:  # an earlier run's lines don't count
             self._again_file.unlink(missing_ok=True)
 
-        # `_end` is the end of the last complete line, including its line break even if that's missing.
+        # `_noted_end` is the end of the last complete line, including its line break even if that's missing.
         size = os.fstat(self._descriptor).st_size
-        has_incomplete_line = size > self._end
-        lacks_line_break = size < self._end
+        has_incomplete_line = size > self._noted_end
+        lacks_line_break = size < self._noted_end
         if has_incomplete_line:
-            os.ftruncate(self._descriptor, self._end)
+            os.ftruncate(self._descriptor, self._noted_end)
         elif lacks_line_break:
             os.write(self._descriptor, b"\n")
 
@@ -726,7 +731,7 @@ class _File(Results):
             "UPDATE rows SET in_again_file = ?, start = moved WHERE moved IS NOT NULL",
             (target == self._again_file,),
         )
-        self._end = os.fstat(self._descriptor).st_size
+        self._noted_end = os.fstat(self._descriptor).st_size
 
     def _copy_lines(
         self, part_file: IO[bytes], again_file: IO[bytes], target: IO[bytes], condition: str

@@ -202,7 +202,7 @@ class Rows:
         self.paths: tuple[str, ...] = (file_of(path),) if is_on_this_machine else ()
         self.name = "standard input" if is_stdin else encodable(path)
         self.read_from = self.name
-        self.lasting = not is_stdin
+        self.can_reread = not is_stdin
         self.schema = schema
         self.can_split = can_split
         self._read = read

@@ -45,7 +45,7 @@ def kind_of(subject: Document | ComparisonInput) -> tuple[int, int] | None:
     """
     if isinstance(subject, Document):
         return None
-    return (len(subject.files), len(subject.distinct))
+    return (len(subject.files), len(subject.distinct_letters))
 
 
 def make_judge_finder(

@@ -40,44 +40,45 @@ _NUMBER_PATTERN = re.compile(r"\d+")
 
 @dataclass
 class Tally:
-    """The outcomes of rows: their verdicts, the number `judged` or `kept`, and the cost.
+    """The outcomes of rows: their verdicts, the numbers of rows judged and kept, and the cost.
 
-    `first_failure` says why one of the `failure_count` rows has no verdict. `labels` counts pairs of a label,
-    as it's written, and its row's verdict. The cost of `priced` rows is known; `unpriced` ones have calls of
-    unknown cost.
+    `first_failure` says why one of the `failure_count` rows has no verdict. `label_verdict_counts` counts
+    pairs of a label, as it's written, and its row's verdict. `priced_count` rows have a known cost, and
+    `unpriced_count` rows have calls of unknown cost.
 
-    `thoughts` counts blocks of a model's thoughts that were left out of its outputs.
+    `thought_count` counts blocks of a model's thoughts that were left out of its outputs.
 
-    Among the rows that were `sent`, `refused` counts those refused because of the key, a permission, money or
-    an unknown model, or as wrong requests in the same `refused_words`; `refusal` says which. `doubled` are
-    the models that gave opinions in several tiers, and `rounds` is the number of all rounds.
+    `sent_count` rows were sent. Of these, `refused_count` were refused because of the key, a permission,
+    money or an unknown model, or as wrong requests in the same `refused_words`; `refusal_error` says which.
+    `doubled_models` are the models that gave opinions in several tiers, and `round_count` is the number of
+    all rounds.
     """
 
     verdict_counts: Counter[str] = field(default_factory=Counter)
-    judged: int = 0
-    kept: int = 0
+    judged_count: int = 0
+    kept_count: int = 0
     spent_usd: float = 0.0
-    priced: int = 0
-    unpriced: int = 0
+    priced_count: int = 0
+    unpriced_count: int = 0
     is_local: bool = False
-    redacted: int = 0
-    thoughts: int = 0
-    rounds: int = 0
-    doubled: set[str] = field(default_factory=set)
-    substitutes: set[str] = field(default_factory=set)
+    redacted_count: int = 0
+    thought_count: int = 0
+    round_count: int = 0
+    doubled_models: set[str] = field(default_factory=set)
+    substitute_providers: set[str] = field(default_factory=set)
     deciders: Deciders = field(default_factory=Deciders)
-    labels: Counter[tuple[str, str]] = field(default_factory=Counter)
+    label_verdict_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     first_failure: str = ""
     failure_count: int = 0
-    sent: int = 0
-    refused: int = 0
-    refusal: str = ""
+    sent_count: int = 0
+    refused_count: int = 0
+    refusal_error: str = ""
     refused_words: str = ""
 
     @property
     def is_hopeless(self) -> bool:
         """Whether all rows so far were refused, so that the others would probably be, too."""
-        return self.refused >= MIN_HOPELESS_REFUSALS and self.refused == self.sent
+        return self.refused_count >= MIN_HOPELESS_REFUSALS and self.refused_count == self.sent_count
 
     def add(self, other: Tally) -> None:
         """Add another tally to this one. For strings and flags, the first value that is set counts."""
@@ -116,22 +117,22 @@ class DatasetRun(Tally):
     """The outcomes of a dataset's rows so far, and the rows still to judge.
 
     Reading ends early when `stopped` is set, or when the rows judged and at work cost `max_cost_usd`; then
-    `is_spent` is set. `problem` is the error that ended a stream. `expected` returns a row's label. `run` is
-    the name that the user gave. `waits_for` describes what rows are waiting for. A run that can't succeed
-    `gave_up`.
+    `is_budget_spent` is set. `problem` is the error that ended a stream. `find_label` returns a row's label.
+    `run_name` is the name that the user gave. `waits_for` describes what rows are waiting for. A run that
+    can't succeed `gave_up`.
     """
 
     dataset: Dataset = field(kw_only=True)
     results: Results = field(kw_only=True)
     max_cost_usd: float | None = None
-    run: str | None = None
-    expected: Expected = lambda _: None
+    run_name: str | None = None
+    find_label: Expected = lambda _: None
     stopped: threading.Event = field(default_factory=threading.Event)
-    is_spent: bool = False
+    is_budget_spent: bool = False
     problem: InputError | None = None
     waits_for: str = ""
     gave_up: bool = False
-    _at_work: int = 0
+    _active_row_count: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def pending(self) -> Iterator[PendingRow]:
@@ -174,8 +175,8 @@ class DatasetRun(Tally):
         with self._lock:
             word = self.results.find_verdict(pending.row_id, pending.fingerprint)
             if word is not None:
-                self.kept += 1
-                self.thoughts += pending.thoughts
+                self.kept_count += 1
+                self.thought_count += pending.thought_count
                 self._count_verdict(pending.row, word)
             return word
 
@@ -184,24 +185,27 @@ class DatasetRun(Tally):
         with self._lock:
             if self._is_budget_spent():
                 return False
-            self._at_work += 1
+            self._active_row_count += 1
             return True
 
     def _is_budget_spent(self) -> bool:
-        """Whether the budget will be spent once the current rows are judged. Notes it in `is_spent`, too."""
+        """Whether the budget will be spent once the current rows are judged.
+
+        Notes it in `is_budget_spent`, too.
+        """
         if self.max_cost_usd is None:
-            return self.is_spent
+            return self.is_budget_spent
         # Sums of prices aren't exact, so tolerate a tiny difference.
         limit = self.max_cost_usd * (1 - INEXACT)
         if self._estimate_cost() >= limit:
-            self.is_spent = True
-        return self.is_spent
+            self.is_budget_spent = True
+        return self.is_budget_spent
 
     def _estimate_cost(self) -> float:
         """Estimate the cost in USD once the current rows are judged, by the mean cost so far."""
-        priced_rows = self.judged - self.unpriced
+        priced_rows = self.judged_count - self.unpriced_count
         mean = self.spent_usd / priced_rows if priced_rows else 0.0
-        return self.spent_usd + self._at_work * mean
+        return self.spent_usd + self._active_row_count * mean
 
     def on_record(
         self, pending: PendingRow, record: Record | None, *, is_paid: bool = False
@@ -216,14 +220,14 @@ class DatasetRun(Tally):
             record,
             error=pending.error,
             fingerprint=pending.fingerprint.current,
-            taken=self.dataset.taken,
-            run=self.run,
+            taken=self.dataset.taken_names,
+            run=self.run_name,
         )
         with self._lock:
             written = self.results.add(row)
-            self._at_work -= 1
-            self.judged += 1
-            self.thoughts += pending.thoughts
+            self._active_row_count -= 1
+            self.judged_count += 1
+            self.thought_count += pending.thought_count
             self._count_verdict(pending.row, written["verdict"])
             if written["error"] is not None:
                 self._note_failure(pending, record, written["error"])
@@ -249,19 +253,19 @@ class DatasetRun(Tally):
     def _note_record(self, record: Record, error: str) -> None:
         """Count a record's cost, redactions and refused calls."""
         self._count_cost(record)
-        self.redacted += record.get("redacted") or 0
-        self.substitutes.update(record.get("substitutes") or ())
-        self.rounds += len(record["rounds"])
-        self.doubled |= _find_doubled(record["rounds"])
+        self.redacted_count += record.get("redacted") or 0
+        self.substitute_providers.update(record.get("substitutes") or ())
+        self.round_count += len(record["rounds"])
+        self.doubled_models |= _find_doubled(record["rounds"])
 
         failures = [round_["failure"] for round_ in record["rounds"]]
         if not failures:  # no calls were made
             return
-        self.sent += 1
+        self.sent_count += 1
         if self._is_refused(failures):
-            self.refused += 1
-            if not self.refusal:
-                self.refusal = error
+            self.refused_count += 1
+            if not self.refusal_error:
+                self.refusal_error = error
 
     def _count_cost(self, record: Record) -> None:
         """Count a record's cost. It's both priced and unpriced if only some calls have a known cost."""
@@ -270,9 +274,9 @@ class DatasetRun(Tally):
         is_complete = has_cost and record["cost_complete"]
         self.spent_usd += cost or 0.0
         if has_cost:
-            self.priced += 1
+            self.priced_count += 1
         if not is_complete:
-            self.unpriced += 1
+            self.unpriced_count += 1
         if record["cost_source"] == "local":
             self.is_local = True
 
@@ -302,11 +306,11 @@ class DatasetRun(Tally):
 
     def describe_doubled_models(self) -> str | None:
         """Describe models that fill several tiers, and the calls per row. Returns None if there are none."""
-        if not self.doubled:
+        if not self.doubled_models:
             return None
-        names = ", ".join(sorted(self.doubled))
-        sent_rows = max(1, self.sent)
-        calls_per_row = self.rounds / sent_rows
+        names = ", ".join(sorted(self.doubled_models))
+        sent_rows = max(1, self.sent_count)
+        calls_per_row = self.round_count / sent_rows
         return (
             f"{names} fills several tiers: {calls_per_row:.1f} calls a row; --depth quick asks once"
         )
@@ -319,14 +323,16 @@ class DatasetRun(Tally):
 
     def error_of_given_up(self) -> ConfigError:
         """Build the error that explains why the run was given up."""
-        why = f"the first {self.sent} rows that were sent failed alike: {self.refusal}"
+        why = f"the first {self.sent_count} rows that were sent failed alike: {self.refusal_error}"
         return ConfigError(f"stopped: {why}; mend that, and run the same again to go on")
 
     def _count_verdict(self, row: DataRow, word: str) -> None:
         """Count a verdict and, if the row has a label, the pair of label and verdict."""
         self.verdict_counts[word] += 1
-        label = self.expected(row)
+        label = self.find_label(row)
         if label is not None:
-            if len(self.labels) > _MAX_LABELS:  # so many different values can't be labels
+            if (
+                len(self.label_verdict_counts) > _MAX_LABELS
+            ):  # so many different values can't be labels
                 label = _OTHER_LABEL
-            self.labels[label, word] += 1
+            self.label_verdict_counts[label, word] += 1

@@ -26,7 +26,7 @@ class UntilJob(NamedTuple):
     condition: Condition
     rows: Sequence[PendingRow]
     """All rows, in the order of the input."""
-    runner: Runner
+    judge_rows: Runner
     at_once: int
     limit: int | None = None
     """How many rows are drawn at most."""
@@ -44,7 +44,7 @@ class UntilRun:
         written, a random number that the order depends on.
         """
         self._job = job
-        self._work = work
+        self._dataset_run = work
         drawn_rows = draw_order(job.rows, _open_draws(job))
         self._order = drawn_rows[: job.limit]
         self._position_by_id = {id_key(row.row_id): index for index, row in enumerate(self._order)}
@@ -56,17 +56,17 @@ class UntilRun:
         self._note_finished()
         pending = self._yield_pending()
         for first_row in pending:
-            size = choose_wave(self.answer.count, self._job.at_once)
+            size = choose_wave(self.answer.counted_rows, self._job.at_once)
             # The runner takes the rows one by one, so that none is started once the answer is certain.
             other_rows = islice(pending, size - 1)
             wave = chain([first_row], other_rows)
-            self._job.runner(wave, self._on_record)
+            self._job.judge_rows(wave, self._on_record)
 
     def _note_finished(self) -> None:
         """Note the verdicts that are in the results file already."""
         # The results file gets the order of these calls to `keep`, so use the order of the input.
         for row in self._job.rows:
-            verdict = self._work.keep(row)  # None if the row has none yet
+            verdict = self._dataset_run.keep(row)  # None if the row has none yet
             # None for rows beyond the limit.
             position = self._position_by_id.get(id_key(row.row_id))
             if verdict is not None and position is not None:
@@ -80,16 +80,16 @@ class UntilRun:
         """
         for position, row in enumerate(self._order):
             is_settled = self.answer.holds is not None
-            if is_settled or self._work.stopped.is_set():
+            if is_settled or self._dataset_run.stopped.is_set():
                 return
             if position in self._finished:
                 continue
-            if not self._work.start():
+            if not self._dataset_run.start():
                 return
             yield row
 
     def _on_record(self, row: PendingRow, record: Record | None) -> None:
-        written = self._work.on_record(row, record)
+        written = self._dataset_run.on_record(row, record)
         self.answer.note(self._position_by_id[id_key(row.row_id)], written["verdict"])
 
 

@@ -76,8 +76,8 @@ class Variants:
         result_columns = [variant_column(name) for name in self._requests]
         return replace(
             dataset,
-            basis="\0".join(basis_parts),
-            taken=dataset.taken.with_names(result_columns),
+            fingerprint_basis="\0".join(basis_parts),
+            taken_names=dataset.taken_names.with_names(result_columns),
             other_readers=tuple(self._readers.values()),
         )
 

@@ -62,14 +62,16 @@ class Checked:
     that don't fit their types.
     """
 
-    count: int = 0
+    row_count: int = 0
     unreadable: int = 0
     first_unreadable: UnreadableRow | None = None
-    ids: bytes = b""
+    id_digests: bytes = b""
     wanted_rows: list[tuple[int, str | int]] = field(default_factory=list)
-    columns: tables.ColumnKinds = field(default_factory=lambda: tables.ColumnKinds(OUR_COLUMNS))
+    column_kinds: tables.ColumnKinds = field(
+        default_factory=lambda: tables.ColumnKinds(OUR_COLUMNS)
+    )
     misfits: set[str] = field(default_factory=set)
-    kinds: dict[Any, Document | ComparisonInput] = field(default_factory=dict)
+    subject_by_kind: dict[Any, Document | ComparisonInput] = field(default_factory=dict)
 
 
 def check(
@@ -89,8 +91,8 @@ def check(
     unchecked = []  # cells whose types haven't been checked yet
     with files.opened(path) as file:
         rows_of_file = rows_in(file, path, files.reading)
-        for row in replace(dataset, rows=rows_of_file, ids=lambda: ids):
-            checked.count += 1
+        for row in replace(dataset, rows=rows_of_file, make_ids=lambda: ids):
+            checked.row_count += 1
             if isinstance(row, UnreadableRow):
                 _note_unreadable(checked, row)
                 continue
@@ -103,7 +105,7 @@ def check(
                 unchecked.clear()
 
     checked.misfits |= tables.misfits(unchecked, types)
-    checked.ids = bytes(ids.found)
+    checked.id_digests = bytes(ids.digest_bytes)
     checked.wanted_rows = ids.wanted_rows
     return checked
 
@@ -118,16 +120,18 @@ def _note_unreadable(checked: Checked, row: UnreadableRow) -> None:
 def _make_cells(row: PendingRow, dataset: Dataset) -> dict[str, Any]:
     """Build the cells that a row will have in the results file, with placeholders instead of a verdict."""
     ours = dict.fromkeys(OUR_COLUMNS, "\0")  # no input cell can contain NUL
-    return result(row.row, row.row_id, ours, error="\0", fingerprint="\0", taken=dataset.taken)
+    return result(
+        row.row, row.row_id, ours, error="\0", fingerprint="\0", taken=dataset.taken_names
+    )
 
 
 def _note_row(checked: Checked, row: PendingRow, cells: Mapping[str, Any]) -> None:
     """Note a row's columns, and keep its subject if it's the first of its kind."""
     # Before rows are judged, result columns only contain placeholders, except for the id.
     input_cells = {name: cells[name] for name in cells if name == "id" or name not in OUR_COLUMNS}
-    checked.columns.add(input_cells)
+    checked.column_kinds.add(input_cells)
     if row.subject is not None:
-        checked.kinds.setdefault(runners.kind_of(row.subject), row.subject)
+        checked.subject_by_kind.setdefault(runners.kind_of(row.subject), row.subject)
 
 
 class Block(NamedTuple):
@@ -135,7 +139,7 @@ class Block(NamedTuple):
 
     name: str
     rows: list[PendingRow]
-    kept: Tally
+    kept_tally: Tally
 
 
 def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
@@ -156,14 +160,14 @@ def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
     if run.problem:
         raise run.problem
     # If the only rows left are those kept from earlier runs, an empty block reports them.
-    if rows or run.kept:
+    if rows or run.kept_count:
         yield _make_block(rows, run, number)
 
 
 def _make_block(rows: list[PendingRow], run: DatasetRun, number: int) -> Block:
     """Build a block, which has no file if it has no rows."""
     name = f"part-{number:04d}-{rows[0].row.number:012d}.parquet" if rows else ""
-    return Block(name, rows, kept=run.take_counts())
+    return Block(name, rows, kept_tally=run.take_counts())
 
 
 class JudgedBlock(NamedTuple):
@@ -174,9 +178,9 @@ class JudgedBlock(NamedTuple):
 
     name: str
     tally: Tally
-    worker: str
+    worker_name: str
     blocks_begun: int
-    is_over: bool
+    is_limit_reached: bool
 
 
 @dataclass(frozen=True)
@@ -185,12 +189,12 @@ class Job:
 
     judges: Mapping[Any, Any]
     dataset: Dataset
-    expected: Expected
+    find_label: Expected
     variables: Mapping[str, str] = field(repr=False)
     at_once: int
     folder: Folder
     shape: Shape
-    cached: bool
+    uses_cache: bool
     is_patient: bool
 
 
@@ -198,12 +202,14 @@ class _Collected(Results):
     """Collects rows as the cells of a Parquet file, each sealed."""
 
     def __init__(self, renamed: Mapping[str, str]) -> None:
-        self._renamed = renamed
+        self._new_name_by_column = renamed
         self.rows: list[Mapping[str, Any]] = []
         self._key = seals.state_key()
 
     def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        self.rows.append(seals.sealed_cells(tables.cells_of(columns, self._renamed), self._key))
+        self.rows.append(
+            seals.sealed_cells(tables.cells_of(columns, self._new_name_by_column), self._key)
+        )
         return dict(columns)
 
 
@@ -228,7 +234,7 @@ class Worker:
         gateway = SharedGateway(self._client)
         # The cache's place depends on the job's variables.
         with environment.OverrideEnviron(self._variables):
-            cache = ReplyCache(ReplyFile()) if self._job.cached else None
+            cache = ReplyCache(ReplyFile()) if self._job.uses_cache else None
         judges = {}
         for kind, judge in self._job.judges.items():
             judges[kind] = replace(judge, gateway=gateway, cache=cache)
@@ -245,23 +251,25 @@ class Worker:
             self._beats = asyncio.create_task(self._client.beats())
         self._blocks_begun += 1
 
-        collected = _Collected(self._job.shape.renamed)
+        collected = _Collected(self._job.shape.new_name_by_column)
         written_records = await running.run_in_thread(partial(self._read_written, block.name))
-        run = DatasetRun(dataset=self._job.dataset, results=collected, expected=self._job.expected)
-        run.add(block.kept)
+        run = DatasetRun(
+            dataset=self._job.dataset, results=collected, find_label=self._job.find_label
+        )
+        run.add(block.kept_tally)
         await self._judge_rows(block.rows, run, written_records)
 
         has_new_rows = len(collected.rows) > len(written_records)
         if has_new_rows:
             await self._write_rows(block.name, collected.rows)
-        if self._client.lost:  # raised only now, so that no result gets lost
-            raise self._client.lost
+        if self._client.connection_error:  # raised only now, so that no result gets lost
+            raise self._client.connection_error
         return JudgedBlock(
             name=block.name if collected.rows else "",  # without rows, no file was written
             tally=run.take_counts(),
-            worker=self._name,
+            worker_name=self._name,
             blocks_begun=self._blocks_begun,
-            is_over=self._client.is_over,
+            is_limit_reached=self._client.is_limit_reached,
         )
 
     async def _judge_rows(
@@ -294,7 +302,7 @@ class Worker:
                 continue
             if deadline is None:
                 deadline = time.monotonic() + _LAST_SECONDS
-            if time.monotonic() > deadline or self._client.lost:
+            if time.monotonic() > deadline or self._client.connection_error:
                 for task in tasks:
                     task.cancel()
 

@@ -185,7 +185,7 @@ class _RequestPool(Generic[Item]):
         """Items whose answers haven't been delivered yet, by number."""
         self._address = address
         self._path = path
-        self._body = body
+        self._build_body = body
         self._max_threads = max_threads
         self._numbers = count()  # of the items
         # The threads take items from the first queue, and put answers into the second. None ends a thread.
@@ -257,7 +257,7 @@ class _RequestPool(Generic[Item]):
     def _answer(self, item: Item) -> Any:  # noqa: ANN401 - any JSON
         """Return an item's answer, or the error to raise in the caller's thread."""
         try:
-            send = partial(self._send, self._body(item))
+            send = partial(self._send, self._build_body(item))
             return self._send_patiently(send)
         except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
             if isinstance(error, NoEngine):

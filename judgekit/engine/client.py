@@ -97,41 +97,41 @@ class EngineLost(NoEngine):
 
 
 class EngineAddress:
-    """The files of one engine in `folder`, for one user and network (`compat_key`) and version (`code`)."""
+    """The files of one engine in `folder`, for one user and network (`compat_key`) and version."""
 
     __slots__ = (
         "address_file",
-        "code",
+        "code_fingerprint",
         "compat_key",
         "folder",
-        "lock",
-        "log",
-        "socket",
+        "lock_path",
+        "log_path",
+        "socket_path",
         "stem",
-        "tried",
+        "tried_path",
     )
 
     def __init__(self, folder: str, compat_key: str, code: str) -> None:
         """Build the paths of an engine's files in `folder`.
 
-        `code` is a fingerprint of judgekit's code. Processes with another `compat_key`, for example because
-        they use other proxies, need another engine.
+        `code` is a fingerprint of judgekit's code. Processes with another `compat_key`, for
+        example because they use other proxies, need another engine.
         """
         self.folder = folder
         self.compat_key = compat_key
-        self.code = code
+        self.code_fingerprint = code
 
         stem = os.path.join(folder, f"engine-{compat_key}-{code}")
         self.stem = stem
-        self.socket = f"{stem}.sock"
+        self.socket_path = f"{stem}.sock"
         # On systems without Unix sockets, this file contains the port and token.
         self.address_file = f"{stem}.port"
         # Contains the engine's process id. It's locked as long as the engine accepts requests.
-        self.lock = f"{stem}.lock"
-        self.log = f"{stem}.log"
+        self.lock_path = f"{stem}.lock"
+        self.log_path = f"{stem}.log"
         # Touched by `start_for_later`, and removed once an engine listens. If it's recent, the last start has
         # failed or isn't finished. Then the hook doesn't start another engine at the next prompt.
-        self.tried = f"{stem}.tried"
+        self.tried_path = f"{stem}.tried"
 
 
 def find(*, make: bool = False) -> EngineAddress | None:
@@ -145,7 +145,7 @@ def find(*, make: bool = False) -> EngineAddress | None:
     compat_key = _compute_compat_key(environ)
     for folder in _list_folders(environ):
         address = EngineAddress(folder, compat_key, code)
-        is_too_long = len(os.fsencode(address.socket)) > MAX_SOCKET_PATH_BYTES
+        is_too_long = len(os.fsencode(address.socket_path)) > MAX_SOCKET_PATH_BYTES
         if is_too_long:
             continue
         if make and not _try_to_make(folder):
@@ -277,7 +277,7 @@ class Connection:
         address = address or find()
         if address is None:
             raise NoEngine("no private folder for the engine's socket")
-        problem = f"no engine at {address.socket}"
+        problem = f"no engine at {address.socket_path}"
         if not is_private_folder(address.folder):
             raise NoEngine(f"{problem} (its folder is not private)")
 
@@ -289,7 +289,7 @@ class Connection:
         try:
             self._socket.settimeout(CONNECT_SECONDS)
             if is_unix:
-                self._socket.connect(address.socket)
+                self._socket.connect(address.socket_path)
             else:
                 self._connect_to_port()
         except (OSError, ValueError) as error:
@@ -537,7 +537,7 @@ def start(address: EngineAddress | None) -> int | None:
 
     environ = _select_variables()
     command = programs.python(
-        "judgekit.engine.server", address.folder, address.compat_key, address.code
+        "judgekit.engine.server", address.folder, address.compat_key, address.code_fingerprint
     )
     try:
         if os.name == "nt":
@@ -597,13 +597,13 @@ def start_for_later() -> int | None:
         return None
 
     # Each start for later touches this file, and an engine that listens removes it.
-    age = _measure_age(address.tried)
+    age = _measure_age(address.tried_path)
     if age < RESTART_SECONDS:
         hint = "judgekit engine start shows the reason"
         raise NoEngine(f"an engine was started {age:.0f} s ago and is not ready; {hint}")
 
     try:
-        _touch(address.tried)
+        _touch(address.tried_path)
     except OSError:  # for example, on a full disk, where an engine couldn't listen
         return None
     return start(address)

@@ -65,7 +65,7 @@ class Service:
         `stop` gets the seconds that the engine must have been idle before it leaves. 0 means now.
         """
         self.stop = stop
-        self.since = datetime.now(UTC)
+        self.started_at = datetime.now(UTC)
         self.ready = asyncio.Event()  # also set if `prepare` failed
         self.failure = ""
         self.gateway: Gateway = open_gateway({})
@@ -112,7 +112,7 @@ class Service:
         Raises `ConfigError` or `UsageError`.
         """
         make = partial(service.comparison_judge, self.gateway, texts, project, request)
-        text_counts = (len(texts.files), len(texts.distinct))
+        text_counts = (len(texts.files), len(texts.distinct_letters))
         return await self._make_or_reuse(make, project, request, *text_counts)
 
     async def _make_or_reuse(

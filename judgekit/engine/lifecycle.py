@@ -127,7 +127,7 @@ class Engine(uvicorn.Server):
         self._idle_limit_s = _SHORT_IDLE_S
         # The prompt hook starts no engine while this file is recent. Otherwise it would start one at every
         # prompt.
-        tried = Path(self._engine_lock.address.tried)
+        tried = Path(self._engine_lock.address.tried_path)
         await asyncio.to_thread(tried.touch, 0o600)
 
     async def _load_idle_limit(self) -> float:

@@ -38,12 +38,13 @@ _TRIES = 10
 class EngineLock(NamedTuple):
     """This process's right to be the engine at `address`.
 
-    `lock` is a descriptor that keeps other engines out. Clients find the engine by the file `listener_path`,
-    and must send the `token`. `file_id` is that file's device and inode, which change if it's replaced.
+    `lock_descriptor` is a descriptor that keeps other engines out. Clients find the engine by the file
+    `listener_path`, and must send the `token`. `file_id` is that file's device and inode, which change if
+    it's replaced.
     """
 
     address: EngineAddress
-    lock: int
+    lock_descriptor: int
     listener: socket.socket
     listener_path: str
     file_id: tuple[int, int]
@@ -61,9 +62,9 @@ class EngineLock(NamedTuple):
             if owns_listener_file:
                 os.unlink(self.listener_path)
         with suppress(OSError):
-            if _is_still_at(self.address.lock, self.lock):
+            if _is_still_at(self.address.lock_path, self.lock_descriptor):
                 # Renaming the lock file lets the next engine create its own. `engines` still finds this one.
-                os.rename(self.address.lock, f"{self.address.stem}.{os.getpid()}.leaving")
+                os.rename(self.address.lock_path, f"{self.address.stem}.{os.getpid()}.leaving")
 
     def end(self) -> None:
         """Remove the engine's remaining files, once all requests are finished."""
@@ -83,7 +84,7 @@ def become_engine(
     if not client.is_private_folder(address.folder):
         raise PermissionError(f"{address.folder} is not private")
 
-    lock = take_lock(address.lock)
+    lock = take_lock(address.lock_path)
     if lock is None:
         return None
 
@@ -96,10 +97,10 @@ def become_engine(
         os.close(lock)
         raise
 
-    listener_path = address.socket if unix else address.address_file
+    listener_path = address.socket_path if unix else address.address_file
     return EngineLock(
         address=address,
-        lock=lock,
+        lock_descriptor=lock,
         listener=listener,
         listener_path=listener_path,
         file_id=_identify_file(listener_path),
@@ -121,10 +122,10 @@ def _listen_privately(address: EngineAddress, token: str, *, unix: bool) -> sock
 
 def _listen_on_socket(address: EngineAddress) -> socket.socket:
     """Listen on the engine's Unix socket. Raises `OSError` if that fails."""
-    Path(address.socket).unlink(missing_ok=True)  # left by an engine that died
+    Path(address.socket_path).unlink(missing_ok=True)  # left by an engine that died
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        listener.bind(address.socket)
+        listener.bind(address.socket_path)
         listener.listen(_BACKLOG)
     except OSError:
         listener.close()
@@ -202,7 +203,7 @@ def engines(address: EngineAddress) -> list[Running]:
                     engine_by_pid[engine.pid] = engine
 
     def rank(engine: Running) -> tuple[bool, bool]:
-        runs_other_code = engine.address.code != address.code
+        runs_other_code = engine.address.code_fingerprint != address.code_fingerprint
         return engine.is_shutting_down, runs_other_code
 
     return sorted(engine_by_pid.values(), key=rank)
@@ -224,7 +225,7 @@ def _find_living_engine(path: Path, own_address: EngineAddress) -> Running | Non
         return None if pid is None else Running(address, pid, is_shutting_down)
 
     # The log of an engine that ran this process's own code can be of interest, so its files are kept.
-    ran_other_code = code != own_address.code
+    ran_other_code = code != own_address.code_fingerprint
     try:
         if is_shutting_down:
             path.unlink()
@@ -267,7 +268,7 @@ def running() -> list[Running]:
 def dismiss_others(address: EngineAddress, idle_seconds: float) -> None:
     """Ask engines that run other versions to shut down once they've been idle for `idle_seconds`."""
     for engine in engines(address):
-        is_other_version = engine.address.code != address.code
+        is_other_version = engine.address.code_fingerprint != address.code_fingerprint
         if is_other_version and not engine.is_shutting_down:
             with suppress(client.NoEngine):
                 _request_shutdown(engine.address, timeout=1.0, idle_seconds=idle_seconds)

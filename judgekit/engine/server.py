@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     except OSError:
         return _CANNOT_LISTEN_EXIT_CODE
     with suppress(OSError):
-        os.unlink(address.tried)  # an engine is listening now
+        os.unlink(address.tried_path)  # an engine is listening now
     if engine_lock is None:
         return TAKEN_EXIT_CODE
 
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         if is_parent:
             return 0
         os.setsid()  # so that signals to the caller's terminal don't reach the engine
-    return _serve(engine_lock, process.Log(address.log))
+    return _serve(engine_lock, process.Log(address.log_path))
 
 
 def _serve(engine_lock: process.EngineLock, log: process.Log) -> NoReturn:
@@ -61,7 +61,7 @@ def _serve(engine_lock: process.EngineLock, log: process.Log) -> NoReturn:
     code = 0
     try:
         # Write the process id to the lock file, for `engines` and `stop`.
-        os.pwrite(engine_lock.lock, f"{os.getpid()}\n".encode(), 0)
+        os.pwrite(engine_lock.lock_descriptor, f"{os.getpid()}\n".encode(), 0)
         log.add("listening")
 
         # Import the server only now, because that takes half a second and clients can already connect. The

@@ -269,7 +269,7 @@ def _limit_judge(judge: DocumentJudge, limits: TeamRequest) -> DocumentJudge:
     limit can't be enforced because a price is unknown.
     """
     settings = judge.settings
-    _check_rubric(settings.loaded, limits.rubric_sha256)
+    _check_rubric(settings.loaded_rubric, limits.rubric_sha256)
     check_prices(settings.models_by_tier, limits.max_cost_usd, set_by_caller=True)
 
     timeout = settings.timeout

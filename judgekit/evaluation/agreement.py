@@ -84,13 +84,13 @@ class Promise(NamedTuple):
 class FirstOpinion(NamedTuple):
     """The first tier's opinion of a row."""
 
-    row: int
+    row_number: int
     outcome: Outcome
     sureness: float
     """The distance to another opinion; only its order matters."""
-    draw: float
+    sampling_draw: float
     """An independent random number from 0 to 1; below the rate, the row is in the sample."""
-    tie: float = 0.0
+    tie_breaker: float = 0.0
     """Another one, which orders equally sure opinions."""
 
 
@@ -106,7 +106,7 @@ class Plan(NamedTuple):
         rates = {}
         for group in self.groups:
             for opinion in group.opinions:
-                rates[opinion.row] = group.rate
+                rates[opinion.row_number] = group.sampling_rate
         return rates
 
     @property
@@ -116,7 +116,7 @@ class Plan(NamedTuple):
         for group in self.groups:
             for opinion in group.opinions:
                 if group.samples(opinion):
-                    rows.add(opinion.row)
+                    rows.add(opinion.row_number)
         return frozenset(rows)
 
 
@@ -124,14 +124,14 @@ class Group(NamedTuple):
     """Opinions that share a budget of disagreements and a sampling rate."""
 
     opinions: tuple[FirstOpinion, ...]
-    rate: float
+    sampling_rate: float
     level: float
     is_separate: bool = False
     """Whether these are the acceptances that keep the promise by themselves."""
 
     def samples(self, opinion: FirstOpinion) -> bool:
         """Whether an opinion's row is in the sample, because its random number is below the rate."""
-        return opinion.draw < self.rate
+        return opinion.sampling_draw < self.sampling_rate
 
 
 class Settled(NamedTuple):
@@ -159,7 +159,9 @@ def plan(opinions: Sequence[FirstOpinion], rows: int, promise: Promise) -> Plan:
     if promise.strict:
         return Plan(promise, rows, _build_strict_groups(opinions, budget, promise))
     group = Group(
-        tuple(opinions), rate=choose_rate(budget, SIGNIFICANCE_LEVEL), level=SIGNIFICANCE_LEVEL
+        tuple(opinions),
+        sampling_rate=choose_rate(budget, SIGNIFICANCE_LEVEL),
+        level=SIGNIFICANCE_LEVEL,
     )
     return Plan(promise, rows, (group,))
 
@@ -179,8 +181,8 @@ def _build_strict_groups(
     other_level = compute_level(is_strict=True, is_separate=False)
     other_rate = choose_rate(budget - accepted_budget, other_level)
     return (
-        Group(accepted, rate=accepted_rate, level=accepted_level, is_separate=True),
-        Group(other_opinions, rate=other_rate, level=other_level),
+        Group(accepted, sampling_rate=accepted_rate, level=accepted_level, is_separate=True),
+        Group(other_opinions, sampling_rate=other_rate, level=other_level),
     )
 
 
@@ -235,7 +237,7 @@ class _Walk:
         Returns the rows with final opinions, and the sampled rows that were counted.
         """
         group = self._group
-        allowed_disagreements = max_sampled_disagreements(budget, group.rate, group.level)
+        allowed_disagreements = max_sampled_disagreements(budget, group.sampling_rate, group.level)
         if allowed_disagreements < 0:
             return NOTHING_FINAL
 
@@ -252,10 +254,10 @@ class _Walk:
                     disagreements += 1
                 if disagreements > allowed_disagreements:
                     break
-                counted.append(opinion.row)
+                counted.append(opinion.row_number)
             elif self._is_unknown(opinion):
                 # If the strong judge had judged this row for another reason, its verdict would be used.
-                final.append(opinion.row)
+                final.append(opinion.row_number)
         return Settled(frozenset(final), frozenset(counted))
 
     def settle_separately(self) -> Settled:
@@ -282,25 +284,25 @@ class _Walk:
         final = []
         for opinion in opinions:
             if not group.samples(opinion) and self._is_unknown(opinion):
-                final.append(opinion.row)
+                final.append(opinion.row_number)
         if not final:
             return None
 
         budget = self._promise.budget(len(final))
-        allowed_disagreements = max_sampled_disagreements(budget, group.rate, group.level)
+        allowed_disagreements = max_sampled_disagreements(budget, group.sampling_rate, group.level)
         disagreements = sum(self._disagrees(opinion) for opinion in sampled)
         if disagreements > allowed_disagreements:
             return None
-        counted = frozenset(opinion.row for opinion in sampled)
+        counted = frozenset(opinion.row_number for opinion in sampled)
         return Settled(frozenset(final), counted)
 
     def _is_unknown(self, opinion: FirstOpinion) -> bool:
         """Whether the strong judge hasn't judged the row."""
-        return opinion.row not in self._strong_verdicts
+        return opinion.row_number not in self._strong_verdicts
 
     def _disagrees(self, opinion: FirstOpinion) -> bool:
         """Whether the strong judge's verdict differs from the first opinion, or is missing."""
-        strong = self._strong_verdicts.get(opinion.row, "undetermined")
+        strong = self._strong_verdicts.get(opinion.row_number, "undetermined")
         return not self._promise.holds_for(opinion.outcome, strong)
 
 
@@ -344,7 +346,7 @@ class _Queues:
 
 
 def _rank_by_sureness(opinion: FirstOpinion) -> tuple[float, float]:
-    return -opinion.sureness, opinion.tie
+    return -opinion.sureness, opinion.tie_breaker
 
 
 @functools.lru_cache(maxsize=4096)
@@ -454,7 +456,7 @@ def _count_passed(
     passed = 0
     disagreements = 0
     while (opinion := queues.next()) is not None:
-        strong = strong_verdicts.get(opinion.row, "undetermined")
+        strong = strong_verdicts.get(opinion.row_number, "undetermined")
         disagrees = not promise.holds_for(opinion.outcome, strong)
         queues.note(opinion.outcome, disagrees=disagrees)
         if disagrees:
@@ -511,12 +513,14 @@ def _make_first_opinion(
         return None
     is_from_whole_jury = not evidence.is_divided
     is_explained = evidence.gives_reasons or evidence.outcome != "improve"
-    can_be_final = is_from_whole_jury and evidence.sees_all and is_explained
+    can_be_final = is_from_whole_jury and evidence.sees_whole_text and is_explained
     if not can_be_final:
         return None
     draw = rng.random()
     tie = rng.random()
-    return FirstOpinion(row, evidence.outcome, sureness=evidence.margin, draw=draw, tie=tie)
+    return FirstOpinion(
+        row, evidence.outcome, sureness=evidence.margin, sampling_draw=draw, tie_breaker=tie
+    )
 
 
 def _collect_sampled_verdicts(

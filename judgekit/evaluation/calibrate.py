@@ -63,29 +63,29 @@ class Chain(NamedTuple):
 
     tier: TierName
     outcome: Outcome
-    after: Outcome | None
-    stands: TierName | None = None
+    preceding_outcome: Outcome | None
+    standing_tier: TierName | None = None
     """The tier whose win may stand against the tie of `tier`."""
-    leans: bool = False
+    is_by_leaning: bool = False
     """Whether these are a decision model's opinions, ordered by how far each leans to the outcome."""
 
     def margin(self, sample: Sample) -> float:
-        if self.leans:
+        if self.is_by_leaning:
             return towards(self.outcome, sample.leanings[self.tier])
-        return sample.margin(self.stands or self.tier) or 0.0
+        return sample.margin(self.standing_tier or self.tier) or 0.0
 
     def margin_fields(self, value: float) -> dict[str, float | None]:
         """Build the fields for a gate with this least margin or leaning."""
-        if self.leans:
+        if self.is_by_leaning:
             return {"least_margin": 0.0, "leaning": value}
         return {"least_margin": value}
 
     def is_wrong(self, sample: Sample) -> bool:
         """Whether the sample would get a wrong result if a gate of this chain made its opinion final."""
-        makes_win_final = self.stands is not None
+        makes_win_final = self.standing_tier is not None
         if makes_win_final:
             return sample.label != "accept"  # a pair's label accepts if the winner is really better
-        if self.leans:
+        if self.is_by_leaning:
             # The gate makes the chain's outcome final, even if the tier itself leans the other way.
             return not sample.is_right(self.outcome)
         return sample.is_wrong(self.tier)
@@ -97,15 +97,15 @@ Chains: TypeAlias = dict[Chain, list[Sample]]
 class _ChainTest(NamedTuple):
     """A chain's widest gate that holds, the next one, which doesn't, and the number tested.
 
-    `widest` is None if no gate holds, `refused` if all do.
+    `widest_gate` is None if no gate holds, `refused_gate` if all do.
     """
 
-    widest: CalibratedRule | None
-    refused: RefusedRule | None
-    steps: int
+    widest_gate: CalibratedRule | None
+    refused_gate: RefusedRule | None
+    tested_gate_count: int
 
 
-_NO_TEST = _ChainTest(widest=None, refused=None, steps=0)
+_NO_TEST = _ChainTest(widest_gate=None, refused_gate=None, tested_gate_count=0)
 
 
 class ChosenRules(NamedTuple):
@@ -113,7 +113,7 @@ class ChosenRules(NamedTuple):
 
     finality: FinalityRules
     gates: list[CalibratedRule]
-    refused: list[RefusedRule]
+    refused_gates: list[RefusedRule]
 
 
 def choose_rules(
@@ -139,9 +139,9 @@ def choose_rules(
             earlier_tiers = tiers[: tiers.index(chain.tier)]
             open_samples = _select_open(members, earlier_tiers, gates)
             test = _test_chain(chain, open_samples, level, promise)
-            steps[chain] = test.steps
-            if test.widest is not None:
-                gates.append(test.widest)
+            steps[chain] = test.tested_gate_count
+            if test.widest_gate is not None:
+                gates.append(test.widest_gate)
             refusal = _choose_refusal(chain, open_samples, level, promise, test)
         else:
             level = doubt / (len(testable) + 1)  # as if this chain were tested, too
@@ -150,7 +150,7 @@ def choose_rules(
             refused.append(refusal)
 
     remaining_gates = _drop_overlaps(gates)
-    finality = FinalityRules(rules=tuple(remaining_gates), last=promise.reference)
+    finality = FinalityRules(rules=tuple(remaining_gates), last_tier=promise.reference)
     return ChosenRules(finality, remaining_gates, refused)
 
 
@@ -161,7 +161,7 @@ def _refuse_untested(
 
     Returns None if there's nothing to refuse, because a gate would hold at this level.
     """
-    if chain.leans:
+    if chain.is_by_leaning:
         return _choose_refusal(chain, members, level, promise, test=_NO_TEST)
 
     # Try the gate that includes all opinions, because it has the most labels.
@@ -195,18 +195,18 @@ def _choose_refusal(
 
     If no gate of a decision model's chain holds, it's the gate that `_find_widest_refusal` finds.
     """
-    if not chain.leans:
-        return test.refused
-    if test.widest is None:
+    if not chain.is_by_leaning:
+        return test.refused_gate
+    if test.widest_gate is None:
         return _find_widest_refusal(chain, members, level, promise)
-    if test.refused is None:
+    if test.refused_gate is None:
         return None
 
     # The chain also contains opinions that lean to the other outcome, with leanings below 0. These are no
     # opinions for this outcome, so a refused gate that includes them isn't reported.
-    leaning = test.refused.leaning or 0.0
+    leaning = test.refused_gate.leaning or 0.0
     is_on_side = leaning >= 0
-    return test.refused if is_on_side else None
+    return test.refused_gate if is_on_side else None
 
 
 def _find_widest_refusal(
@@ -284,14 +284,14 @@ def _count_possible_results(
     `steps` contains the number of gates that were tested in each chain. Without a previous tier, the count
     is 1.
     """
-    if chain.after is None:
+    if chain.preceding_outcome is None:
         return 1
 
     previous_tier = tiers[tiers.index(chain.tier) - 1]
     results = 1  # the result that no gate holds
     for tested_chain, gate_count in steps.items():
         is_of_previous_tier = tested_chain.tier == previous_tier
-        leads_here = tested_chain.outcome == chain.after
+        leads_here = tested_chain.outcome == chain.preceding_outcome
         if is_of_previous_tier and leads_here:
             results += gate_count
     return results
@@ -343,7 +343,9 @@ def _group_by_chain(
 
     # When comparing two texts, a gate can let the first tier's win stand against the second tier's tie.
     first_tier, second_tier = tiers[:2]
-    standing_chain = Chain(second_tier, "improve", after="accept", stands=first_tier)
+    standing_chain = Chain(
+        second_tier, "improve", preceding_outcome="accept", standing_tier=first_tier
+    )
     for sample in samples:
         if _may_win_stand(sample, first_tier, second_tier):
             chains.setdefault(standing_chain, []).append(sample)
@@ -379,13 +381,13 @@ def _list_first_chains(sample: Sample, tier: TierName, outcome: Outcome) -> list
     """List the chains of the first tier's opinion. A decision model's opinion is in both outcomes' chains."""
     is_of_decision_model = tier in sample.leanings
     if is_of_decision_model:
-        return [Chain(tier, side, None, leans=True) for side in _SIDES]
+        return [Chain(tier, side, None, is_by_leaning=True) for side in _SIDES]
     return [Chain(tier, outcome, None)]
 
 
 def _would_go_on(sample: Sample, outcome: Outcome, previous_outcome: Outcome | None) -> bool:
     """Whether the judging would go on after a later tier's opinion if there were no gate."""
-    is_ranking = sample.wrong is not None
+    is_ranking = sample.wrong_tiers is not None
     if is_ranking:
         return True  # a tier that would end a ranking has no margin, so it doesn't get here
     outcomes = (previous_outcome, outcome)
@@ -397,7 +399,7 @@ def _may_win_stand(sample: Sample, first_tier: TierName, second_tier: TierName) 
     is_win = sample.combined_outcome(first_tier) == "accept"
     is_tie_after = sample.combined_outcome(second_tier) == "improve"
     has_margin = sample.margin(first_tier) is not None
-    return sample.stands and has_margin and is_win and is_tie_after
+    return sample.can_win_stand and has_margin and is_win and is_tie_after
 
 
 def _count_labels_for_promise(
@@ -422,7 +424,7 @@ def _choose_margins(
     if first_size is None or len(margins) <= first_size:
         return margins[-1:]
 
-    max_steps = MAX_LEANING_GATES if chain.leans else MAX_GATES
+    max_steps = MAX_LEANING_GATES if chain.is_by_leaning else MAX_GATES
     ratio = _choose_growth(chain, len(margins) / first_size, max_steps)
     chosen: list[float] = []
     size = float(first_size)
@@ -445,7 +447,7 @@ def _choose_first_size(
     chain: Chain, margins: Sequence[float], level: float, promise: Promise
 ) -> int | None:
     """Choose the number of opinions in the first gate. Returns None if no number is enough."""
-    is_coarse = chain.leans and len(set(margins)) <= MAX_COARSE_MARGINS
+    is_coarse = chain.is_by_leaning and len(set(margins)) <= MAX_COARSE_MARGINS
     if is_coarse:
         # Many opinions share each of the few margins, so start with the smallest gate that can hold.
         return _count_labels_for_promise(promise, level, error_rate=0.0)
@@ -458,7 +460,7 @@ def _choose_first_size(
 def _choose_growth(chain: Chain, total_growth: float, max_steps: int) -> float:
     """Choose a gate's size relative to the one before, so that equal steps lead to the total growth."""
     even_ratio: float = total_growth ** (1 / (max_steps - 1))
-    min_ratio = 1.0 if chain.leans else MIN_WIDENING_RATIO
+    min_ratio = 1.0 if chain.is_by_leaning else MIN_WIDENING_RATIO
     return max(min_ratio, even_ratio)
 
 
@@ -477,8 +479,8 @@ def _test_gate(
     evidence = {
         "tier": chain.tier,
         "outcome": chain.outcome,
-        "after": chain.after,
-        "stands": chain.stands,
+        "after": chain.preceding_outcome,
+        "stands": chain.standing_tier,
         **chain.margin_fields(least_margin),
         "labels": labels,
         "errors": errors,
@@ -505,7 +507,7 @@ def _count_errors_and_gains(
     for member in members:
         is_reference_wrong = _is_reference_wrong(member, promise.reference)
         # A wrong win is worse than the reference's wrong tie, so the tie doesn't excuse it.
-        is_excused = is_reference_wrong and chain.stands is None
+        is_excused = is_reference_wrong and chain.standing_tier is None
         if chain.is_wrong(member):
             errors += 0 if is_excused else 1
         elif is_reference_wrong:
@@ -518,7 +520,7 @@ def _is_reference_wrong(member: Sample, reference: TierName | None) -> bool:
     if reference is None:
         return False
     has_failed = member.outcome(reference) is None
-    is_right_tie = reference in member.ties
+    is_right_tie = reference in member.right_tie_tiers
     if has_failed or is_right_tie:
         return False
     return member.is_wrong(reference)
@@ -540,11 +542,11 @@ def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.
         for tier in tiers:
             calls[tier] += walked.calls.get(tier, 0)
 
-        if walked.right is not None:
+        if walked.is_right is not None:
             decided += 1
-        if walked.right is False:
+        if walked.is_right is False:
             errors += 1
-        if walked.by_gate:
+        if walked.is_ended_by_gate:
             by_gate += 1
     return calibration.Measured(decided=decided, errors=errors, by_gate=by_gate, calls=calls)
 
@@ -578,14 +580,14 @@ def _check_subjects(case: Case) -> None:
 class Opinions(NamedTuple):
     """The cases with the models' answers, each tier's model, a hash of how it's asked, and who answered.
 
-    `unasked` gives, for each case left out, the reason no model was asked.
+    `unasked_reasons` gives, for each case left out, the reason no model was asked.
     """
 
     cases: list[Case]
     models: Mapping[TierName, str]
     asking: calibration.Asking
     judge: DocumentJudge | None = None
-    unasked: Sequence[str] = ()
+    unasked_reasons: Sequence[str] = ()
 
     def with_course(self, rubric: Rubric, mode: ModeName) -> list[Case]:
         """Return the cases with the tiers' combined result added, as the answer of the judge `ALL_TIERS`.
@@ -647,7 +649,7 @@ def learn(
         choice = _choose_for_rankings(ranked_cases, tiers, promise)
     else:
         samples = read_samples(cases, rubric, mode)
-        default_rules = _build_default_rules(rubric, mode, models, common_ways.read)
+        default_rules = _build_default_rules(rubric, mode, models, common_ways.common_sources)
         choice = _choose_for_samples(samples, tiers, promise, default_rules)
 
     learned = Calibration(
@@ -660,8 +662,8 @@ def learn(
         questions_sha256=hash_questions(loaded, mode),
         models=dict(models),
         asked=find_options(cases),
-        read=common_ways.read,
-        answered=_complete_names(models, common_ways.answered),
+        read=common_ways.common_sources,
+        answered=_complete_names(models, common_ways.common_models),
         asking=opinions.asking,
         subjects=_count_subjects(ranked_cases),
         promise=promise,
@@ -703,7 +705,7 @@ def _describe_choice(
         saved = _estimate_saved_per_hundred(cases, choice.with_gates, tiers)
     return {
         "gates": choice.rules.gates,
-        "not_promised": choice.rules.refused,
+        "not_promised": choice.rules.refused_gates,
         "cases": len(choice.without_gates),
         "with_gates": measured(choice.with_gates, tiers),
         "without": measured(choice.without_gates, tiers),
@@ -762,12 +764,12 @@ def _build_default_rules(
             models_by_tier[tier] = frozenset(models[tier].split(calibration.MODEL_SEPARATOR))
 
     return EscalationRules(
-        confirm=getattr(rubric.modes, mode).confirm,
+        outcome_to_confirm=getattr(rubric.modes, mode).confirm,
         tiers=tuple(models_by_tier),
         task=choose_task(rubric, mode).name,
         mode=mode,
         models=models_by_tier,
-        deciding=_list_deciding_tiers(readings),
+        deciding_tiers=_list_deciding_tiers(readings),
         needs_proof=mode == "strict",  # a decision model alone can't accept in strict mode
     )
 
@@ -824,7 +826,7 @@ def _count_spared(walks: Iterable[Walked], tier: TierName) -> int:
     spared = 0
     for walked in walks:
         is_unasked = tier not in walked.calls
-        if walked.by_gate and is_unasked:
+        if walked.is_ended_by_gate and is_unasked:
             spared += 1
     return spared
 

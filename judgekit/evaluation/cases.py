@@ -369,13 +369,13 @@ Item = TypeVar("Item", Case, CollectionQuery, CollectionDocument)
 
 
 class Collection(NamedTuple):
-    """`grades` by query and document, 1 or more if relevant; `strays` counts those for missing ids."""
+    """`grades` by query and document, 1 or more if relevant; `stray_count` of them name missing ids."""
 
     name: str
     documents: list[CollectionDocument]
     queries: list[CollectionQuery]
     grades: dict[str, dict[str, int]]
-    strays: int
+    stray_count: int
 
 
 def read_collection(folder: Path, *, scoped: bool = False) -> Collection:

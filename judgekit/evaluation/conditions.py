@@ -42,20 +42,20 @@ class Condition(NamedTuple):
     word: str
     operator: Operator
     limit: Fraction
-    other: str | None = None
+    other_word: str | None = None
     """The text whose wins are subtracted from those of `word`; the limit is then 0."""
 
     def __str__(self) -> str:
-        return f"{self.word} {self.operator} {self.other or self.limit_text}"
+        return f"{self.word} {self.operator} {self.other_word or self.limit_text}"
 
     @property
     def limit_text(self) -> str:
         return f"{float(self.limit):g}"
 
     @property
-    def largest(self) -> int:
+    def largest_value(self) -> int:
         """The largest value of a single row."""
-        return 2 if self.other else 1
+        return 2 if self.other_word else 1
 
     def count_row(self, word: str) -> Totals:
         """Return the lowest and highest possible value of a row with the verdict `word`.
@@ -68,17 +68,17 @@ class Condition(NamedTuple):
             value = int(is_undecided)
             return Totals(value, value)
         if is_undecided:
-            return Totals(0, self.largest)
+            return Totals(0, self.largest_value)
         value = self._value_of(word)
         return Totals(value, value)
 
     def _value_of(self, word: str) -> int:
         """Return 1 for the counted verdict, else 0. If two texts are compared, a win is 2 and a tie 1."""
-        if self.other is None:
+        if self.other_word is None:
             return int(word == self.word)
         if word == self.word:
             return 2
-        if word == self.other:
+        if word == self.other_word:
             return 0
         return 1
 
@@ -98,7 +98,7 @@ class Condition(NamedTuple):
         For example, with a limit of 2 rows, it's 2 for `>=` and `<`, and 3 for `>` and `<=`.
         """
         total_at_limit = self.limit * rows
-        if self.other is not None:
+        if self.other_word is not None:
             # When comparing two texts, each row's value is offset by 1 to keep it non-negative.
             total_at_limit += rows
         changes_above_limit = self.operator in (">", "<=")
@@ -126,7 +126,7 @@ class Condition(NamedTuple):
         _, _, decimals = self.limit_text.partition(".")
         digits = max(_MIN_SHOWN_DIGITS, len(decimals) + 1)
         # When comparing two texts, each row's value is offset by 1 to keep it non-negative; undo that here.
-        offset = rows if self.other else 0
+        offset = rows if self.other_word else 0
         lowest = Fraction(totals.minimum - offset, rows)
         highest = Fraction(totals.maximum - offset, rows)
         if lowest == highest:
@@ -158,7 +158,7 @@ def parse_condition(text: str, task: Literal["judge", "compare"], option: str) -
     names_two_texts = word in LETTERS and word != limit
     if not names_two_texts:
         raise UsageError(f"{option}: expected two texts, such as A > B; got {text!r}")
-    return Condition(word, operator, Fraction(0), other=limit)
+    return Condition(word, operator, Fraction(0), other_word=limit)
 
 
 def _describe_form(task: Literal["judge", "compare"]) -> str:

@@ -86,7 +86,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         """Call every tier for a case. Raises `UnaskedError` if no model may see the case."""
         await super().ask_tiers(judge, case, state)
         if not state.turns:
-            raise UnaskedError(case, str(state.refused))
+            raise UnaskedError(case, str(state.refusal_reason))
 
     def read_turn(self, case: Case, turn: ModelTurn[Opinion]) -> RecordedAnswer:
         """Return a model's scores for recording, with how they were read.

@@ -355,7 +355,7 @@ def _build_kpi_table(evidence: Evidence) -> Table:
         limit = measure.limit
         span = limit.range_text(measure.interval) if measure.interval else None
         value = None if measure.value is None else limit.text(measure.value)
-        rows.append([limit.title, value, span, measure.total, str(limit), measure.state])
+        rows.append([limit.title, value, span, measure.sample_size, str(limit), measure.state])
     return Table(["KPI", "value", "95% interval", "out of", "limit", "state"], rows)
 
 

@@ -58,7 +58,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         del case  # other tasks use it
         source = score_source(turn.endpoint, opinion=None)  # a vote has no scores
 
-        words = [call.value.word if call.value else None for call in turn.calls]
+        words = [call.value.word if call.value else None for call in turn.call_answers]
         has_one_call_per_order = len(words) == len(ORDERS)
         has_readable_word = any(words)
         if has_one_call_per_order and has_readable_word:
@@ -74,11 +74,11 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         return {"probabilities": preferences, "read": source}
 
     def answered_calls(self, turn: ModelTurn[Vote]) -> Sequence[Answer[Any]]:
-        return turn.calls
+        return turn.call_answers
 
     def count_calls(self, turn: ModelTurn[Vote], settings: JudgeSettings) -> int:
         del settings
-        return len(turn.calls)
+        return len(turn.call_answers)
 
     def find_failure(self, calls: Sequence[Answer[Any]]) -> str:
         has_failed = any(call.failure for call in calls)
@@ -111,8 +111,8 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
             id=case.id,
             label=self._compare_label(favourite, case),
             opinions=without_margins(evidence, deviating_tiers),
-            ties=_find_ties(evidence, until_win=is_lenient),
-            stands=is_lenient,
+            right_tie_tiers=_find_ties(evidence, until_win=is_lenient),
+            can_win_stand=is_lenient,
         )
 
     def _compare_label(self, favourite: str | None, case: Case) -> Outcome:

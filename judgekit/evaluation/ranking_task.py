@@ -82,7 +82,7 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
             state.turns[tier] = await gather_limited(calls, state.session)
             if question.is_cut:
                 cut_tiers.append(tier)
-        state.cut = cut_tiers
+        state.cut_tiers = cut_tiers
 
     def read_turn(self, case: Case, turn: ModelTurn[dict[str, Opinion]]) -> RecordedAnswer:
         """Turn a model's opinions into a record: each text's mean points, and how they were read.
@@ -106,11 +106,11 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         return {"points": points, "read": source}
 
     def answered_calls(self, turn: ModelTurn[dict[str, Opinion]]) -> Sequence[Answer[Any]]:
-        return turn.calls
+        return turn.call_answers
 
     def count_calls(self, turn: ModelTurn[dict[str, Opinion]], settings: JudgeSettings) -> int:
         calls_per_text = super().count_calls(turn, settings)
-        return calls_per_text * len(turn.calls)
+        return calls_per_text * len(turn.call_answers)
 
     def read_answers(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
         """Read which text is best by this answer: its letter, or a tie, or None if the answer ranks nothing.
@@ -127,7 +127,7 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
             return {WHOLE_CASE_KEY: None}
         if not standing.is_won(self.mode):
             return {WHOLE_CASE_KEY: TIE}
-        best_letter = standing.order[0]
+        best_letter = standing.ranked_letters[0]
         return {WHOLE_CASE_KEY: best_letter}
 
     def label_words(self, case: Case) -> Sequence[str]:
@@ -143,7 +143,7 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
             rubric=self.rubric,
             mode=self.mode,
             scores_by_tier=scores_by_tier,
-            best=self.labels(case)[WHOLE_CASE_KEY],
+            labelled_winner=self.labels(case)[WHOLE_CASE_KEY],
             deviating_tiers=frozenset(deviating_tiers),
         )
 
@@ -161,15 +161,15 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
 class Turn(NamedTuple):
     """One tier of a ranking: the number of its calls, and the decision after it."""
 
-    calls: int
-    ranked: RankedTier
+    call_count: int
+    ranked_tier: RankedTier
     evidence: TierEvidence
     step: Step
 
     @property
-    def best(self) -> str | None:
+    def best_letter(self) -> str | None:
         """The best subject. None if too few models answered."""
-        return self.evidence.standing.order[0] if self.evidence.standing else None
+        return self.evidence.standing.ranked_letters[0] if self.evidence.standing else None
 
 
 def ranking_rules(
@@ -184,7 +184,9 @@ def ranking_rules(
         models_by_tier[tier] = {voter.model for voter in means}
 
     return EscalationRules(
-        confirm="accept" if mode == "strict" else "reject",  # required, but not used for rankings
+        outcome_to_confirm="accept"
+        if mode == "strict"
+        else "reject",  # required, but not used for rankings
         tiers=tuple(scores_by_tier),
         task="ranking",
         mode=mode,
@@ -215,7 +217,7 @@ def walk_ranking(
         ranked = rank(
             ranked_tiers,
             tier,
-            step.about,
+            step.letters,
             scores,
             asked=len(rules.models[tier]),
             is_cut=tier in cut,
@@ -224,7 +226,7 @@ def walk_ranking(
         )
         ranked_tiers.append(ranked)
 
-        calls = count_calls(scores, step.about)
+        calls = count_calls(scores, step.letters)
         evidence = read_ranking(ranked_tiers, margins)
         step = decide(evidence, rules)
         turns.append(Turn(calls, ranked, evidence[tier], step))
@@ -238,7 +240,7 @@ class RankedCase(NamedTuple):
     rubric: ScoreRubric
     mode: ModeName
     scores_by_tier: Mapping[TierName, MeansByVoter]
-    best: str
+    labelled_winner: str
     deviating_tiers: frozenset[TierName] = frozenset()
 
     def turns(self, finality: FinalityRules | None) -> list[Turn]:
@@ -254,7 +256,7 @@ class RankedCase(NamedTuple):
     def walk(self, finality: FinalityRules | None) -> Walked:
         """Replay the ranking, and compare its winner with the text that the label names as best."""
         turns = self.turns(finality)
-        calls = {turn.ranked.tier: turn.calls for turn in turns}
+        calls = {turn.ranked_tier.tier: turn.call_count for turn in turns}
 
         last_turn = turns[-1]
         end = last_turn.step
@@ -264,10 +266,12 @@ class RankedCase(NamedTuple):
 
         is_undecided = end.tier is None
         if is_undecided:
-            return Walked(calls, right=None, by_gate=is_ended_by_gate)
+            return Walked(calls, is_right=None, is_ended_by_gate=is_ended_by_gate)
 
-        winner = last_turn.best if end.verdict == "accept" else TIE
-        return Walked(calls, right=winner == self.best, by_gate=is_ended_by_gate)
+        winner = last_turn.best_letter if end.verdict == "accept" else TIE
+        return Walked(
+            calls, is_right=winner == self.labelled_winner, is_ended_by_gate=is_ended_by_gate
+        )
 
     def sample(self) -> Sample:
         """Build a sample to learn gates from, with the opinion that each tier has if there are no gates."""
@@ -275,31 +279,31 @@ class RankedCase(NamedTuple):
         ties = set()
         wrong = set()
         for turn in self.turns(FinalityRules()):
-            tier = turn.ranked.tier
+            tier = turn.ranked_tier.tier
             opinions[tier] = _read_opinion(turn)
             if self._sees_tie(turn.evidence):
                 ties.add(tier)
-            if not self._finds_best(turn.ranked):
+            if not self._finds_best(turn.ranked_tier):
                 wrong.add(tier)
 
         return Sample(
             id=self.case.id,
             label="accept",  # a placeholder: `wrong` contains the comparisons with the label
             opinions=opinions,
-            ties=frozenset(ties),
-            wrong=frozenset(wrong),
+            right_tie_tiers=frozenset(ties),
+            wrong_tiers=frozenset(wrong),
         )
 
     def _sees_tie(self, evidence: TierEvidence) -> bool:
         """Say if a tier saw the complete texts, and none of them wins."""
         standing = evidence.standing
-        if standing is None or not evidence.sees_all:
+        if standing is None or not evidence.sees_whole_text:
             return False
         return not standing.is_won(self.mode)
 
     def _finds_best(self, ranked: RankedTier) -> bool:
         """Say if a tier's best text is the labelled one, or if it has none and the label is a tie."""
-        labelled_best = None if self.best == TIE else self.best
+        labelled_best = None if self.labelled_winner == TIE else self.labelled_winner
         return ranked.best == labelled_best
 
 

@@ -151,12 +151,12 @@ class Item(NamedTuple):
     label: str
     answer: str | None
     recorded: Recorded
-    calls: int
+    call_count: int
     cost_usd: float | None
     probability: float | None
     # Instead of words: a person's score and the judge's, which is None if it gave none.
     score_pair: tuple[float, float | None] | None = None
-    rated: Mapping[str, float] | None = None
+    rated_scores: Mapping[str, float] | None = None
 
     @property
     def is_original(self) -> bool:
@@ -384,7 +384,7 @@ def _list_words(items: Iterable[Item]) -> list[str]:
 
 def _list_ratings(items: Iterable[Item]) -> list[Mapping[str, float]]:
     """List the items' ratings, without items that have none."""
-    return [item.rated for item in items if item.rated]
+    return [item.rated_scores for item in items if item.rated_scores]
 
 
 def _count_failures(items: Iterable[Item]) -> dict[str, int]:
@@ -456,7 +456,7 @@ def _average_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
     calls = []
     costs = []
     for item in originals:
-        calls.append(item.calls)
+        calls.append(item.call_count)
         if item.cost_usd is not None:
             costs.append(item.cost_usd)
 
@@ -519,11 +519,11 @@ def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None
             label=label,
             answer=reading.answers[part_name],
             recorded=recorded,
-            calls=calls,
+            call_count=calls,
             cost_usd=cost,
             probability=probabilities.get(part_name),
             score_pair=reading.score_pair,
-            rated=reading.rated,
+            rated_scores=reading.rated_scores,
         )
 
         # One call answers for all candidates, so only count the calls and costs for the first candidate.
@@ -539,7 +539,7 @@ class _Reading(NamedTuple):
 
     labels: Mapping[str, str]
     answers: Mapping[str, str | None]
-    rated: Mapping[str, float] | None = None
+    rated_scores: Mapping[str, float] | None = None
     score_pair: tuple[float, float | None] | None = None
     """A person's score and the judge's score."""
 
@@ -562,7 +562,7 @@ def _read_with_task(case: Case, recorded: Recorded, task: AnyTask) -> _Reading:
     rated = task.read_ratings(case, recorded)
     if case.score is None:
         answers = task.read_answers(case, recorded)
-        return _Reading(labels=task.labels(case), answers=answers, rated=rated)
+        return _Reading(labels=task.labels(case), answers=answers, rated_scores=rated)
 
     score_pair = (case.score, task.read_score(case, recorded))
     answers = task.read_answers(case, recorded)

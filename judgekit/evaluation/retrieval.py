@@ -230,10 +230,10 @@ MAX_SHOWN_HITS = 10  # hits of a query whose confidence counts: as many as a sea
 class Seen(NamedTuple):
     """The ids in a query's `ranking`, the product's `candidates`, and those in another scope's documents."""
 
-    query: str
+    query_id: str
     ranking: Sequence[str]
     candidates: Sequence[Candidate]
-    elsewhere: Sequence[Candidate] | None
+    other_scope_hits: Sequence[Candidate] | None
 
 
 def shown_by_hook(
@@ -259,8 +259,8 @@ def average_metrics(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval 
     precisions = []
     reciprocal_ranks = []
     for result in seen:
-        if result.query in grades:
-            judgements = grades[result.query]
+        if result.query_id in grades:
+            judgements = grades[result.query_id]
             gains.append(ndcg(result.ranking, judgements, CUTOFF))
             recalls.append(recall(result.ranking, judgements, CUTOFF))
             precisions.append(precision(result.ranking, judgements, PRECISION_CUTOFF))
@@ -281,7 +281,7 @@ def measure_confidence(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport
     outcomes = []
     confidence_labels = []
     for result in seen:
-        judgements = grades.get(result.query, {})
+        judgements = grades.get(result.query_id, {})
         first_hits = result.candidates[:MAX_SHOWN_HITS]
         for hit in first_hits:
             is_relevant = judgements.get(hit.id, 0) > 0
@@ -304,7 +304,7 @@ def measure_injection(seen: Sequence[Seen], grades: Grades) -> Injection:
     relevant_counts = []
     is_answerable = []
     for result in seen:
-        judgements = grades.get(result.query, {})
+        judgements = grades.get(result.query_id, {})
         hits, _ = shown_by_hook(result.candidates)
         hit_counts.append(len(hits))
         relevant_counts.append(_count_relevant_hits(hits, judgements))
@@ -332,8 +332,8 @@ def measure_other_scope(seen: Sequence[Seen]) -> OtherScope | None:
     """
     candidates_by_prompt = []
     for result in seen:
-        if result.elsewhere is not None:
-            candidates_by_prompt.append(result.elsewhere)
+        if result.other_scope_hits is not None:
+            candidates_by_prompt.append(result.other_scope_hits)
     if not candidates_by_prompt:
         return None
     measures = _measure_additions(candidates_by_prompt)
@@ -433,7 +433,7 @@ def report(
     """
     grades = collection.grades
     documents = collection.documents
-    judged_results = [result for result in seen if result.query in grades]
+    judged_results = [result for result in seen if result.query_id in grades]
     scope_count = _count_scopes(documents) if scoped else None
 
     return RetrievalReport(
@@ -442,7 +442,7 @@ def report(
         scopes=scope_count,
         queries=len(seen),
         judged=len(judged_results),
-        strays=collection.strays,
+        strays=collection.stray_count,
         profile={"retrieval": profile.kind, "version": profile.version},
         depth=DEPTH,
         metrics=average_metrics(seen, grades),

@@ -113,9 +113,9 @@ def ask(
                 raise errors[0]
 
             panel = fingerprint(judges[0].settings)
-            reasons = [error.why for error in errors]
+            reasons = [error.reason for error in errors]
             return Opinions(
-                asked_cases, panel.models, panel.asking, judge=judges[0], unasked=reasons
+                asked_cases, panel.models, panel.asking, judge=judges[0], unasked_reasons=reasons
             )
 
     return running.run(ask_all())
@@ -251,7 +251,7 @@ async def ask_about_case(
     for tier, turns in state.turns.items():
         # A tier can have multiple models, each with a turn.
         answers = [task.record(case, turn, task_judge.settings) for turn in turns]
-        is_cut = tier in state.cut
+        is_cut = tier in state.cut_tiers
         recorded_by_tier[tier] = join_answers(answers, task_judge.settings, is_cut=is_cut)
     return recorded_by_tier
 
@@ -261,7 +261,9 @@ def _start_judging(judge: Judge[Any, Subject, Any], subject: Subject) -> Judging
     redacted_subject, secrets = judge.redacted(subject)
     # The settings can forbid sending a subject in which secrets were found.
     refusal = judge.settings.refusal(secrets)
-    return JudgingState(redacted_subject, judge.session(), refused=refusal, secrets=secrets)
+    return JudgingState(
+        redacted_subject, judge.session(), refusal_reason=refusal, secret_count=secrets
+    )
 
 
 def add_variants(cases: Sequence[Case], times: int = 1, *, swapped: bool = True) -> list[Case]:
@@ -393,8 +395,10 @@ def leniency(
     """
     cases = [_drop_kind(text) for text in wrong]
     opinions = ask(cases, NamedInputs.of(loaded.path), loaded, mode, project, progress)
-    if opinions.unasked:
-        raise InputError(f"{loaded.path}: a wrong text is not judged: {opinions.unasked[0]}")
+    if opinions.unasked_reasons:
+        raise InputError(
+            f"{loaded.path}: a wrong text is not judged: {opinions.unasked_reasons[0]}"
+        )
 
     kind_by_id = {text.id: text.kind for text in wrong}
     accepted: dict[str, dict[str, Agreement]] = {}

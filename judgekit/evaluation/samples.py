@@ -121,7 +121,7 @@ class _Answer(NamedTuple):
         return self.samples == 1 and any(score % 1 for score in scores.values())
 
     @property
-    def answered(self) -> str:
+    def answering_model(self) -> str:
         """The model that answered; if the record doesn't name it, the one asked."""
         return self.recorded.answered or self.recorded.model
 
@@ -150,8 +150,8 @@ class _Answer(NamedTuple):
 class Ways(NamedTuple):
     """How most of a model's answers were read, which model gave them, and the tiers that deviate, by case."""
 
-    read: Readings
-    answered: Answered
+    common_sources: Readings
+    common_models: Answered
     deviating_tiers_by_case: list[frozenset[TierName]]
 
 
@@ -163,7 +163,7 @@ def find_common_ways(cases: Sequence[Case]) -> Ways:
     """
     answers = _list_answers(cases)
     sources = _find_sources(answers)
-    answering_models = [answer.answered for answer in answers]
+    answering_models = [answer.answering_model for answer in answers]
     common_sources: Readings = _choose_most_common(answers, sources)
     common_models: Answered = _choose_most_common(answers, answering_models)
 
@@ -171,7 +171,7 @@ def find_common_ways(cases: Sequence[Case]) -> Ways:
     for answer, source in zip(answers, sources, strict=True):
         requested_model = answer.recorded.model
         has_common_source = source == common_sources[answer.tier][requested_model]
-        has_common_model = answer.answered == common_models[answer.tier][requested_model]
+        has_common_model = answer.answering_model == common_models[answer.tier][requested_model]
         if not (has_common_source and has_common_model):
             deviating_tiers_by_case[answer.case_index].add(answer.tier)
 
@@ -227,18 +227,18 @@ def _rank_voter(voter: tuple[TierName, str]) -> tuple[int, str]:
 class Sample(NamedTuple):
     """A labelled document, or one labelled candidate, with each asked tier's opinion.
 
-    `ties` are the tiers whose tie on a pair counts as right. If a pair `stands`, a win may stand against the
-    next tier's tie. `wrong` are the tiers whose best of several isn't the label. If labels are `binary`, an
-    improve is right about a subject to be rejected.
+    `right_tie_tiers` are the tiers whose tie on a pair counts as right. With `can_win_stand`, a pair's win
+    may stand against the next tier's tie. `wrong_tiers` are the tiers whose best of several isn't the label.
+    With `has_binary_labels`, an improve is right about a subject to be rejected.
     """
 
     id: str
     label: Outcome
     opinions: Mapping[TierName, TierEvidence]
-    ties: frozenset[TierName] = frozenset()
-    stands: bool = False
-    wrong: frozenset[TierName] | None = None
-    binary: bool = False
+    right_tie_tiers: frozenset[TierName] = frozenset()
+    can_win_stand: bool = False
+    wrong_tiers: frozenset[TierName] | None = None
+    has_binary_labels: bool = False
 
     def outcome(self, tier: TierName) -> Outcome | None:
         """Return a tier's outcome, or None if it wasn't asked or has none."""
@@ -246,8 +246,10 @@ class Sample(NamedTuple):
 
     def is_wrong(self, tier: TierName) -> bool:
         """Whether a tier's outcome is missing or doesn't match the label."""
-        if self.wrong is not None:  # a ranking, whose label names a text instead of an outcome
-            return tier in self.wrong
+        if (
+            self.wrong_tiers is not None
+        ):  # a ranking, whose label names a text instead of an outcome
+            return tier in self.wrong_tiers
 
         outcome = self.outcome(tier)
         if outcome is None:
@@ -255,7 +257,7 @@ class Sample(NamedTuple):
         return not self.is_right(outcome)
 
     def is_right(self, outcome: Outcome | str) -> bool:
-        return agrees(self.label, outcome, binary=self.binary)
+        return agrees(self.label, outcome, binary=self.has_binary_labels)
 
     def is_measured_by(self, tier: TierName) -> bool:
         """Whether disagreeing with this tier counts as wrong. Only used if the tier is the reference."""
@@ -264,8 +266,8 @@ class Sample(NamedTuple):
             return True
 
         # A win before it may stand against a wrong tie, so disagreeing with such a tie isn't wrong.
-        sees_wrong_tie = self.outcome(tier) == "improve" and tier not in self.ties
-        may_be_overruled = self.stands and sees_wrong_tie
+        sees_wrong_tie = self.outcome(tier) == "improve" and tier not in self.right_tie_tiers
+        may_be_overruled = self.can_win_stand and sees_wrong_tie
         return not may_be_overruled
 
     def combined_outcome(self, tier: TierName) -> Outcome | None:
@@ -281,7 +283,7 @@ class Sample(NamedTuple):
     def margin(self, tier: TierName) -> float | None:
         """Return the distance of a tier's opinion to another outcome. None if it can't become final."""
         opinion = self.opinions.get(tier, FAILED)
-        if opinion.outcome == "accept" and not opinion.sees_all:
+        if opinion.outcome == "accept" and not opinion.sees_whole_text:
             return None  # the part of the text that the tier didn't see could be bad
         return opinion.margin
 
@@ -322,8 +324,8 @@ class Walked(NamedTuple):
     """The end of one judging: its calls, whether it's right (None: undecided), whether a gate ended it."""
 
     calls: Mapping[TierName, int]
-    right: bool | None
-    by_gate: bool
+    is_right: bool | None
+    is_ended_by_gate: bool
 
 
 def walk(sample: Sample, rules: EscalationRules) -> Walked:
@@ -333,14 +335,14 @@ def walk(sample: Sample, rules: EscalationRules) -> Walked:
 
     is_undecided = end.tier is None
     if is_undecided:
-        return Walked(calls, right=None, by_gate=False)
+        return Walked(calls, is_right=None, is_ended_by_gate=False)
 
     # A calibration's last tier is always final, so it needs no gate to end the judging.
-    last_tier = rules.finality.last if rules.finality else None
+    last_tier = rules.finality.last_tier if rules.finality else None
     is_before_last_tier = end.tier != last_tier
     is_calibrated = end.because == CALIBRATED_ROW
     is_right = sample.is_right(end.verdict)
-    return Walked(calls, is_right, by_gate=is_calibrated and is_before_last_tier)
+    return Walked(calls, is_right, is_ended_by_gate=is_calibrated and is_before_last_tier)
 
 
 def replay_tiers(sample: Sample, rules: EscalationRules) -> tuple[End, list[TierName]]:

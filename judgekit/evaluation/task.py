@@ -83,7 +83,7 @@ class UnaskedError(InputError):
 
     def __init__(self, case: Case, why: str) -> None:
         self.case_id = case.id
-        self.why = why
+        self.reason = why
         super().__init__(str(case.wrong(f"no model was asked (not judged: {why})")))
 
 

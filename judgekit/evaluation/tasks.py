@@ -63,4 +63,4 @@ def read_samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[
     are_pairs = choose_task(rubric, mode).label_kind == "winner"
     if are_pairs or not is_binary(sample.label for sample in samples):
         return samples
-    return [sample._replace(binary=True) for sample in samples]
+    return [sample._replace(has_binary_labels=True) for sample in samples]

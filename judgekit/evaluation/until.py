@@ -19,15 +19,15 @@ CONFIDENCE = f"{1 - ERROR_PROBABILITY:.0%}".replace("%", " %")
 
 @dataclass
 class Answer:
-    """Answers a condition on `rows` rows from verdicts that may come in any order.
+    """Answers a condition on `row_count` rows from verdicts that may come in any order.
 
     A row counts once all those drawn before it have a verdict or have failed. If rows counted as they
     finish, slower ones, such as rejections, would be missing, and the answer would be wrong.
     """
 
     condition: Condition
-    rows: int
-    count: int = 0
+    row_count: int
+    counted_rows: int = 0
     """The number of rows that count so far: the first ones drawn."""
     _pending_words: dict[int, str] = field(default_factory=dict)
     _row_values: list[Totals] = field(default_factory=list)
@@ -36,17 +36,17 @@ class Answer:
     _settled_answer: bool | None = None
 
     def __post_init__(self) -> None:
-        threshold = self.condition.threshold(self.rows)
-        whole = self.condition.largest * self.rows
-        self._bets_for = Bets(self.rows, claimed_total=threshold - 1)
-        self._bets_against = Bets(self.rows, claimed_total=whole - threshold)
+        threshold = self.condition.threshold(self.row_count)
+        whole = self.condition.largest_value * self.row_count
+        self._bets_for = Bets(self.row_count, claimed_total=threshold - 1)
+        self._bets_against = Bets(self.row_count, claimed_total=whole - threshold)
 
     def note(self, position: int, word: str) -> None:
         """Note the verdict of a row. Rows are drawn in random order, and `position` counts them from 0."""
         self._pending_words[position] = word
         # Verdicts can arrive out of order, but only count in the order in which the rows were drawn.
-        while self.count in self._pending_words:
-            self._count_row(self._pending_words.pop(self.count))
+        while self.counted_rows in self._pending_words:
+            self._count_row(self._pending_words.pop(self.counted_rows))
 
     def _count_row(self, word: str) -> None:
         """Count the next row, and check whether the condition is settled."""
@@ -54,7 +54,7 @@ class Answer:
         self._row_values.append(value)
         self._min_total += value.minimum
         self._max_total += value.maximum
-        self.count += 1
+        self.counted_rows += 1
 
         is_settled = self._settled_answer is not None
         if not is_settled:
@@ -67,7 +67,7 @@ class Answer:
         """
         self._bets_for.add(value.minimum)
         # A low total means that the values are far below the largest one, so bet on this distance.
-        self._bets_against.add(self.condition.largest - value.maximum)
+        self._bets_against.add(self.condition.largest_value - value.maximum)
 
         is_total_high_enough = self._bets_for.is_refuted  # the claim that it's too low
         is_total_too_low = self._bets_against.is_refuted  # the claim that it's high enough
@@ -79,7 +79,7 @@ class Answer:
     @property
     def is_complete(self) -> bool:
         """Whether all rows count."""
-        return self.count == self.rows
+        return self.counted_rows == self.row_count
 
     @property
     def holds(self) -> bool | None:
@@ -91,26 +91,26 @@ class Answer:
     @property
     def _certain_totals(self) -> Totals:
         """The lowest and highest possible total of all rows."""
-        rows_left = self.rows - self.count
-        return Totals(self._min_total, self._max_total + self.condition.largest * rows_left)
+        rows_left = self.row_count - self.counted_rows
+        return Totals(self._min_total, self._max_total + self.condition.largest_value * rows_left)
 
     @property
     def _certainly_holds(self) -> bool | None:
-        return self.condition.holds(self._certain_totals, self.rows)
+        return self.condition.holds(self._certain_totals, self.row_count)
 
     def bounds(self) -> Totals:
         """Return bounds for the total of all rows. They have 95 % confidence, and are exact at the end."""
         if self.is_complete:
             return self._certain_totals
 
-        largest = self.condition.largest
+        largest = self.condition.largest_value
         minimums = [value.minimum for value in self._row_values]
-        lower_bound = bound_total(minimums, self.rows, largest)
+        lower_bound = bound_total(minimums, self.row_count, largest)
 
         # `bound_total` only computes lower bounds, so use one for the distance to the largest total.
         missing_values = [largest - value.maximum for value in self._row_values]
-        least_missing = bound_total(missing_values, self.rows, largest)
-        largest_total = largest * self.rows
+        least_missing = bound_total(missing_values, self.row_count, largest)
+        largest_total = largest * self.row_count
         upper_bound = largest_total - least_missing
         return Totals(lower_bound, upper_bound)
 
@@ -122,23 +122,23 @@ class Answer:
             verb = "holds" if self.holds else "doesn't hold"
 
         totals = self.bounds()
-        range_text = self.condition.describe_range(totals, self.rows)
+        range_text = self.condition.describe_range(totals, self.row_count)
         answer = f"{self.condition} {verb} {self._describe_progress()} ({range_text})"
 
         # At the end, only rows without a verdict leave the total open.
         has_open_rows = self.is_complete and totals.minimum != totals.maximum
         if has_open_rows:
-            open_rows = (totals.maximum - totals.minimum) // self.condition.largest
+            open_rows = (totals.maximum - totals.minimum) // self.condition.largest_value
             answer += f"; {counted(open_rows, 'row has', 'rows have')} no verdict"
         return answer
 
     def _describe_progress(self) -> str:
         """Describe how certain the answer is, and after how many rows, such as "after 20 of 100 rows"."""
-        rows = counted(self.rows, "row", "rows")
+        rows = counted(self.row_count, "row", "rows")
         if self.is_complete:
             return f"after all {rows}"
 
-        progress = f"after {self.count:,} of {rows}"
+        progress = f"after {self.counted_rows:,} of {rows}"
         if self.holds is None:
             return progress
 

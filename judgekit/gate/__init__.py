@@ -93,7 +93,7 @@ class Row(TypedDict):
 
 
 class Run(NamedTuple):
-    """The options of a run: `mode` overrides the configured one, `spent` counts seconds of the budget.
+    """The options of a run: `mode` overrides the configured one, and `spent_seconds` are already used.
 
     If it's restarted with the same `id`, its verdicts keep their ids, so that a ledger counts none twice.
     """
@@ -102,7 +102,7 @@ class Run(NamedTuple):
     on_verdict: Callable[[Row], None]
     on_start: Callable[[Begin], None]
     id: str = ""
-    spent: float = 0.0
+    spent_seconds: float = 0.0
 
 
 class Report(NamedTuple):
@@ -123,7 +123,7 @@ class Report(NamedTuple):
     reviewers: Sequence[str] | None = None
 
     @property
-    def stopping(self) -> list[Row]:
+    def stopping_rows(self) -> list[Row]:
         """The rows that would block the push."""
         # `holds` means that undetermined verdicts stop a push as well.
         stopping_words = {STOPS, UNKNOWN} if self.holds else {STOPS}
@@ -136,16 +136,16 @@ class Report(NamedTuple):
         return rows
 
     @property
-    def blocked(self) -> bool:
+    def is_blocked(self) -> bool:
         """Whether the push is blocked, either by a file's verdict or because something wasn't examined."""
         if self.mode != "blocking":
             return False
         # If the rules hold undetermined pushes, anything that wasn't examined blocks as well.
         is_held = self.holds and bool(self.unexamined)
-        return is_held or bool(self.stopping)
+        return is_held or bool(self.stopping_rows)
 
     @property
-    def judged(self) -> list[Row]:
+    def judged_rows(self) -> list[Row]:
         """The rows of files that models or a person decided on."""
         return [row for row in self.rows if is_examined(row)]
 

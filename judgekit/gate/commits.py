@@ -46,7 +46,7 @@ class RefUpdate(NamedTuple):
     remote_oid: str
 
     @property
-    def deletes(self) -> bool:
+    def is_deletion(self) -> bool:
         return not self.local_oid.strip("0")  # all zeros
 
     @property
@@ -55,16 +55,16 @@ class RefUpdate(NamedTuple):
 
 
 class ChangedFile(NamedTuple):
-    """A blob put at a path by a commit; `earlier` commits of the push changed it before, newest first.
+    """A blob put at a path by a commit. `earlier_commits` of the push changed it before, newest first.
 
-    If it isn't `attributed`, nobody knows who changed the file, and the commit is just one that has it.
+    If not `is_attributed`, nobody knows who changed the file, and the commit is just one that has it.
     """
 
     commit: Commit
     path: str
     blob: str
-    earlier: tuple[Commit, ...] = ()
-    attributed: bool = True
+    earlier_commits: tuple[Commit, ...] = ()
+    is_attributed: bool = True
 
 
 @dataclass
@@ -87,7 +87,7 @@ class _Rule(NamedTuple):
 
     patterns: Patterns
     lower_patterns: Patterns
-    authors: list[str]
+    author_patterns: list[str]
 
     def covers(self, path: str) -> bool:
         """Whether a pattern matches a path, ignoring case."""
@@ -109,7 +109,7 @@ class ChangeFilter:
             rule = _Rule(
                 patterns=Patterns(paths),
                 lower_patterns=Patterns(path.lower() for path in paths),
-                authors=[author.casefold() for author in authors],
+                author_patterns=[author.casefold() for author in authors],
             )
             self._rules.append(rule)
 
@@ -120,12 +120,12 @@ class ChangeFilter:
         covering_rules = [rule for rule in self._rules if rule.covers(change.path)]
 
         for rule in covering_rules:
-            is_for_everyone = not rule.authors
+            is_for_everyone = not rule.author_patterns
             # An unknown author could be any of the rule's authors.
-            is_author_unknown = not change.attributed
+            is_author_unknown = not change.is_attributed
             if is_for_everyone or is_author_unknown:
                 return True
-            if _any_matches(signatures, rule.authors):
+            if _any_matches(signatures, rule.author_patterns):
                 return True
         return False
 

@@ -47,7 +47,7 @@ def examine_push(
 
     for update in updates:
         tip = commit_by_oid.get(update.local_oid)
-        if update.deletes:
+        if update.is_deletion:
             pushed.skipped.add(REF_DELETED, update.remote_ref)
         elif tip is None:
             pushed.unexamined.append(Omission(name=update.remote_ref, reason=NO_COMMIT))
@@ -58,7 +58,7 @@ def examine_push(
                 tip=tip,
                 old_tip=commit_by_oid.get(update.remote_oid),
                 remote_commits=remote_commits,
-                wanted=wanted,
+                change_filter=wanted,
                 pushed=pushed,
             )
             examination.sort_files(histories[tip])  # adds the ref's files to `pushed`
@@ -76,7 +76,7 @@ def _resolve_tips(repository: Repository, updates: Updates) -> dict[str, str]:
     """
     names = []
     for update in updates:
-        if update.deletes:
+        if update.is_deletion:
             continue
         names.append(update.local_oid)
         if not update.is_new:
@@ -103,7 +103,7 @@ class _Examination:
     tip: str
     old_tip: str | None  # the other side's; None if the ref is new there, or its commit isn't here
     remote_commits: Sequence[str]
-    wanted: ChangeFilter
+    change_filter: ChangeFilter
     pushed: PushedChanges
 
     def sort_files(self, pushed_history: History) -> None:
@@ -116,7 +116,7 @@ class _Examination:
             self._add_omission(f"{limit}; only files changed by the newest are judged")
 
         covered_paths = self._select_covered_paths(pushed_history.steps)
-        has_gap = bool(pushed_history.gap)  # this clone lacks a part of the history
+        has_gap = bool(pushed_history.gap_reason)  # this clone lacks a part of the history
         can_have_changes = bool(covered_paths) or has_gap
         if not can_have_changes:
             return
@@ -149,7 +149,7 @@ class _Examination:
         Any file can have changed in a gap, so then all paths that a rule covers are read.
         """
         if has_gap:
-            return self.wanted.covers
+            return self.change_filter.covers
         return lambda path: path in covered_paths
 
     def _read_tree(self, commit: str, is_needed: Callable[[str], bool]) -> Tree | None:
@@ -166,7 +166,7 @@ class _Examination:
         covered_paths: set[str] = set()
         changed_paths = dict.fromkeys(step.path for step in steps)  # in order, without duplicates
         for path in changed_paths:
-            if self.wanted.covers(path):
+            if self.change_filter.covers(path):
                 covered_paths.add(path)
             else:
                 self.pushed.skipped.add(NOT_SELECTED, path)
@@ -176,9 +176,9 @@ class _Examination:
         self, pushed_history: History, tree: Tree, old_tree: Tree | None, origins: _Origins
     ) -> list[ChangedFile]:
         """Take the changes that the history's steps explain, and find those that they don't."""
-        changes = origins.take_changes(self.wanted)
+        changes = origins.take_changes(self.change_filter)
         # In a gap, steps are missing. If the tree contains a path twice, they may not explain both files.
-        has_gap = bool(pushed_history.gap)
+        has_gap = bool(pushed_history.gap_reason)
         if has_gap or tree.list_repeated_paths():
             changes += self._find_unexplained_changes(pushed_history, tree, old_tree, origins)
         return changes
@@ -190,7 +190,7 @@ class _Examination:
         for change in changes:
             if old_tree is not None and old_tree.has(change.path, change.blob):
                 self.pushed.skipped.add(UNCHANGED, change.path)
-            elif not self.wanted(change):
+            elif not self.change_filter(change):
                 self.pushed.skipped.add(OTHER_AUTHORS, change.path)
             elif (change.path, change.blob) not in files_of_other_refs:
                 self.pushed.changes.append(change)
@@ -200,7 +200,7 @@ class _Examination:
     ) -> None:
         """Record each of the paths that isn't in `changed_paths` as skipped, with the reason."""
         # The keys of `moved_from` are pairs of path and content.
-        moved_paths = {path for path, _ in origins.moved_from}
+        moved_paths = {path for path, _ in origins.earlier_path_by_file}
 
         for path in paths:
             if path in changed_paths:
@@ -210,7 +210,7 @@ class _Examination:
                 reason = MOVED
             elif path in tree.blobs:
                 reason = UNCHANGED
-            elif path in tree.no_files:  # such as a link
+            elif path in tree.non_file_paths:  # such as a link
                 reason = NO_FILE
             else:
                 reason = GONE
@@ -230,19 +230,21 @@ class _Examination:
         """
         base_trees = self._read_base_trees()
         other_side_trees = base_trees if old_tree is None else [old_tree, *base_trees]
-        has_gap = bool(pushed_history.gap)
+        has_gap = bool(pushed_history.gap_reason)
         if has_gap and not other_side_trees:  # nothing to compare with, so all files would seem new
-            self._add_omission(pushed_history.gap)
+            self._add_omission(pushed_history.gap_reason)
             return []
         if has_gap and not base_trees:
-            self._note_missing_history(pushed_history.gap)
+            self._note_missing_history(pushed_history.gap_reason)
 
         files = _list_unexplained_files(pushed_history, tree, other_side_trees, origins)
-        commit_finder = _CommitFinder(self.repository, pushed_history.edges, self.tip, self.wanted)
+        commit_finder = _CommitFinder(
+            self.repository, pushed_history.edges, self.tip, self.change_filter
+        )
         changes: list[ChangedFile] = []
         for path, blob in self._select_new_files(files, tree, other_side_trees):
             commit = commit_finder.find_commit(path, blob)
-            changes.append(ChangedFile(commit, path, blob, attributed=False))
+            changes.append(ChangedFile(commit, path, blob, is_attributed=False))
         return changes
 
     def _select_new_files(
@@ -270,7 +272,7 @@ class _Examination:
         """Read the trees of the merge bases, except any missing from this partial clone."""
         trees = []
         for base in self._find_merge_bases():
-            tree = self._read_tree(base, self.wanted.covers)
+            tree = self._read_tree(base, self.change_filter.covers)
             if tree is not None:
                 trees.append(tree)
         return trees
@@ -306,7 +308,7 @@ def _list_unexplained_files(
     """
     paths: Iterable[str]
     sources: Sequence[Tree] | None
-    if pushed_history.gap:
+    if pushed_history.gap_reason:
         paths = tree.blobs
         sources = other_side_trees  # a file may have been moved from a path in these
     else:
@@ -324,12 +326,12 @@ class _Origins:
     """Traces each blob of a tree to the commit that put it at its path.
 
     A file that was only moved counts from its creation, if that's among the steps. Otherwise its earlier
-    path is in `moved_from`: if the gate covers that path, there's nothing new to judge.
+    path is in `earlier_path_by_file`: if the gate covers that path, there's nothing new to judge.
     """
 
     tree: Tree
     change_by_file: dict[_File, ChangedFile] = field(default_factory=dict)
-    moved_from: dict[_File, str] = field(default_factory=dict)
+    earlier_path_by_file: dict[_File, str] = field(default_factory=dict)
     # By path: the commits that changed the file now there, including under earlier paths.
     commits_by_path: dict[str, list[Commit]] = field(default_factory=dict)
     # By old file: the tip's files that were moved from it, and whose origin isn't found yet.
@@ -346,7 +348,7 @@ class _Origins:
         """Find the commit that wrote each file's content, by following the steps from newest to oldest.
 
         If `a.py` was moved to `b.py`, the search for the origin of `b.py` continues at `a.py`. Fills
-        `change_by_file`, `commits_by_path` and, for files that were only moved, `moved_from`.
+        `change_by_file`, `commits_by_path` and, for files that were only moved, `earlier_path_by_file`.
         """
         for step in steps:
             if step.what == "file":
@@ -354,7 +356,7 @@ class _Origins:
 
         # No step wrote the files that are left: they existed before, and were only moved.
         for (earlier_path, _), files in self._files_moved_from.items():
-            self.moved_from.update(dict.fromkeys(files, earlier_path))
+            self.earlier_path_by_file.update(dict.fromkeys(files, earlier_path))
 
     def _follow_step(self, step: Step) -> None:
         """Credit a step's commit with the files that come from it. If it only moved them, search on."""
@@ -405,21 +407,22 @@ class _Origins:
     def take_changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
         """Return the changes to judge, without moved files that were judged at their earlier path.
 
-        The returned files are removed from `moved_from`, so that they aren't reported as only moved.
+        The returned files are removed from `earlier_path_by_file`, so that they aren't reported as only
+        moved.
         """
         changes: list[ChangedFile] = []
         for file, change in self.change_by_file.items():
             if self._was_judged_before_move(change, wanted):
                 continue
 
-            self.moved_from.pop(file, None)
-            changes.append(change._replace(earlier=self._list_earlier_commits(change)))
+            self.earlier_path_by_file.pop(file, None)
+            changes.append(change._replace(earlier_commits=self._list_earlier_commits(change)))
 
         return changes
 
     def _was_judged_before_move(self, change: ChangedFile, wanted: ChangeFilter) -> bool:
         """Whether a file was only moved, from a path that the gate judges as well."""
-        earlier_path = self.moved_from.get((change.path, change.blob))
+        earlier_path = self.earlier_path_by_file.get((change.path, change.blob))
         if earlier_path is None:
             return False
         change_before_move = change._replace(path=earlier_path)
@@ -441,7 +444,7 @@ class _Origins:
         if sources is None:
             return is_put_by_step
 
-        earlier_path = self.moved_from.get(file)
+        earlier_path = self.earlier_path_by_file.get(file)
         if earlier_path is None:
             return is_put_by_step
         # The steps only moved the file. Its content can come from the missing part, unless a source has it.
@@ -457,7 +460,7 @@ class _CommitFinder:
         self._repository = repository
         self._edges = edges[:_MAX_EDGES]
         self._tip = tip
-        self._wanted = wanted
+        self._change_filter = wanted
         self._trees: dict[str, Tree] = {}
 
     def find_commit(self, path: str, blob: str) -> Commit:
@@ -475,7 +478,7 @@ class _CommitFinder:
         """Read a commit's files, and cache them. Returns an empty tree if this clone lacks them."""
         if edge.oid not in self._trees:
             try:
-                tree = Tree.read(self._repository, edge.oid, self._wanted.covers)
+                tree = Tree.read(self._repository, edge.oid, self._change_filter.covers)
             except GitError:
                 tree = Tree()
             self._trees[edge.oid] = tree

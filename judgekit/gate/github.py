@@ -81,14 +81,14 @@ class Gh:
         self._repository = repository
         self._deadline = deadline
         self._environ = programs.build_environ("gh", environ)
-        self._newest: list[ListedIssue] | None = None  # filled on the first use
+        self._newest_issues: list[ListedIssue] | None = None  # filled on the first use
 
     def find_issue(self, token: str) -> ListedIssue | None:
         """Find the oldest issue with this token; None if there is none."""
         # GitHub's search is delayed and may miss the newest issues, so look through those first.
-        if self._newest is None:
-            self._newest = self._list_issues("--limit", "50")
-        matches = [issue for issue in self._newest if issue.token == token]
+        if self._newest_issues is None:
+            self._newest_issues = self._list_issues("--limit", "50")
+        matches = [issue for issue in self._newest_issues if issue.token == token]
         if not matches:
             results = self._list_issues("--search", f'"{token}" in:body')
             matches = [issue for issue in results if issue.token == token]
@@ -490,7 +490,7 @@ def list_unsettled(records: Iterable[Record], *, with_rejects: bool) -> list[Ver
     triaged = triage_records(records)
     unsettled = []
     # Skip GO and overridden verdicts: both are settled.
-    for line in (*triaged.unclear, *triaged.nogo):
+    for line in (*triaged.unclear_verdicts, *triaged.nogo_verdicts):
         if needs_person(line, verdict_lines, with_rejects=with_rejects):
             unsettled.append(line)
     return sorted(unsettled, key=operator.attrgetter("timestamp"), reverse=True)

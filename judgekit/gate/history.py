@@ -65,12 +65,12 @@ class Step(NamedTuple):
 class History(NamedTuple):
     """The steps of new commits, newest first.
 
-    The changes of commits at the `edges` are unknown. `gap` says why steps are missing.
+    The changes of commits at the `edges` are unknown. `gap_reason` says why steps are missing.
     """
 
     steps: list[Step]
     edges: list[Commit]
-    gap: str = ""
+    gap_reason: str = ""
     is_long: bool = False
 
 
@@ -150,7 +150,7 @@ def _make_partial_histories(repository: Repository, tips: Iterable[str]) -> dict
     for tip in tips:
         # Without steps, each file's commit is searched for among the edges. The tip has all files.
         tip_commit = read_commit(repository, tip)
-        histories[tip] = History(steps=[], edges=[tip_commit], gap=PARTIAL_CLONE_MESSAGE)
+        histories[tip] = History(steps=[], edges=[tip_commit], gap_reason=PARTIAL_CLONE_MESSAGE)
     return histories
 
 
@@ -226,7 +226,7 @@ def _make_history(
         else:
             steps += commit_steps
 
-    return History(steps=steps, edges=edges, gap=_describe_gap(edges), is_long=is_long)
+    return History(steps=steps, edges=edges, gap_reason=_describe_gap(edges), is_long=is_long)
 
 
 def _describe_gap(edges: Sequence[Commit]) -> str:

@@ -80,7 +80,7 @@ def _list_other_commits(
     They come from the other remotes, from the push (its tips, and each change of the rules in its history),
     and from this clone's branches.
     """
-    pushed = [update.local_oid for update in updates if not update.deletes]
+    pushed = [update.local_oid for update in updates if not update.is_deletion]
     return [
         *_list_commits_of_other_remotes(clone_remotes),
         *pushed,
@@ -353,7 +353,7 @@ def find_skips_if_none_judged(
     Returns None if a file needs judging, or if that's uncertain. The check uses the selection of files that
     an earlier push stored. Raises `InputError` if git can't answer.
     """
-    if all(update.deletes for update in updates):
+    if all(update.is_deletion for update in updates):
         # Deleted refs bring no files, so neither the remote's commits nor the rules matter.
         return examine.examine_push(repository, updates, [], ChangeFilter())
 

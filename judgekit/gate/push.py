@@ -141,7 +141,7 @@ def _decode_file(
     change: ChangedFile, printable_path: str, data: bytes | None, *, is_here: bool
 ) -> tuple[File, str]:
     """Decode a file. If it can't be judged, return an empty file and the reason."""
-    empty_file = File(printable_path, text="", sha256="", total=0)
+    empty_file = File(printable_path, text="", sha256="", total_chars=0)
     if data is None:
         return empty_file, _explain_unread_content(change, is_here=is_here)
 
@@ -179,7 +179,7 @@ def _name_store(data: bytes) -> str:
 def _name_families(change: ChangedFile) -> str | None:
     """Name the model families credited in a file's commits, separated by commas; None without any."""
     families: list[str] = []
-    for commit in (change.commit, *change.earlier):
+    for commit in (change.commit, *change.earlier_commits):
         families += panel.families_of_writers(commit.people, commit.trailers)
     if not families:
         return None
@@ -263,7 +263,7 @@ def _make_scope_of_push(
     repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str
 ) -> _Scope:
     """Make the scope for judging a push: its ref updates, and the remote's rules and commits."""
-    refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
+    refs = ", ".join(update.remote_ref for update in updates if not update.is_deletion)
     return _Scope(
         push=PushRecord(remote=url or remote, ref=refs),
         updates=updates,
@@ -349,7 +349,7 @@ def _count_lines(document: Document) -> int:
 def _list_signatures(change: ChangedFile) -> list[str]:
     """List who wrote a file's commits. Trailers such as `Generated-by` can name authors as well."""
     signatures: set[str] = set()
-    for commit in (change.commit, *change.earlier):
+    for commit in (change.commit, *change.earlier_commits):
         signatures.update(commit.people, commit.trailers)
     return sorted(signatures)
 
@@ -385,13 +385,13 @@ def _judge_changes(
     gatekeeper = _Gatekeeper(
         settings=settings,
         folder=rules.folder,
-        loaded=loaded,
+        loaded_rubric=loaded,
         ledger=ledger,
         push=push.model_copy(update={"mode": mode}),
-        run=run,
+        run_options=run,
         notes=notes,
         choose_depth=choose_depth,
-        reviewed=reviewed,
+        reviewed_overrides=reviewed,
     )
 
     # In advisory mode nothing stops a push, whatever `gate.undetermined` says.
@@ -463,8 +463,8 @@ def _judge_within_budget(
     holds: bool,
 ) -> list[Row]:
     """Judge the changed files in the seconds that the run has left. Returns their rows, sorted by path."""
-    run = gatekeeper.run
-    budget = gatekeeper.settings.gate.budget - run.spent
+    run = gatekeeper.run_options
+    budget = gatekeeper.settings.gate.budget - run.spent_seconds
     sorted_changes = sorted(changes, key=operator.attrgetter("path"))
     run.on_start(Begin(count=len(sorted_changes), budget=budget, holds=holds))
 
@@ -519,13 +519,15 @@ class _Gatekeeper:
 
     settings: Config
     folder: Path
-    loaded: loader.LoadedRubric
+    loaded_rubric: loader.LoadedRubric
     ledger: Ledger
     push: PushRecord
-    run: Run
+    run_options: Run
     notes: list[str]
     choose_depth: DepthChooser | None
-    reviewed: reviewers.ReviewedOverrides | None  # in CI, where the ledger's overrides don't count
+    reviewed_overrides: (
+        reviewers.ReviewedOverrides | None
+    )  # in CI, where the ledger's overrides don't count
     rows: dict[tuple[str, str], Row] = field(default_factory=dict)
 
     @property
@@ -563,7 +565,9 @@ class _Gatekeeper:
             if override is None:
                 return False
 
-        verdict = tasks.decide_without_models(self.loaded, self.mode, document, override, obstacle)
+        verdict = tasks.decide_without_models(
+            self.loaded_rubric, self.mode, document, override, obstacle
+        )
         self._add_row(change, verdict)
         return True
 
@@ -572,8 +576,8 @@ class _Gatekeeper:
     ) -> OverrideLine | None:
         """Find the override that counts for a file, or None."""
         without_terminal = self.settings.gate.override_without_terminal
-        if self.reviewed is not None:  # in CI, only reviewers' overrides count
-            return self.reviewed.find(document, change, without_terminal=without_terminal)
+        if self.reviewed_overrides is not None:  # in CI, only reviewers' overrides count
+            return self.reviewed_overrides.find(document, change, without_terminal=without_terminal)
         return find_newest_override(
             decisions,
             document.task_id,
@@ -589,7 +593,9 @@ class _Gatekeeper:
     ) -> None:
         """Judge files concurrently. If there's no model for it, they are undetermined."""
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            request = JudgeRequest(rubric=str(self.loaded.path), mode=self.mode, explain=True)
+            request = JudgeRequest(
+                rubric=str(self.loaded_rubric.path), mode=self.mode, explain=True
+            )
             judge, no_model_reason = service.document_judge(gateway, self.folder, request)
             has_model = judge.models_by_tier or judge.is_remote  # a shared judge has its models
             if not has_model:
@@ -616,7 +622,7 @@ class _Gatekeeper:
         self.notes.append(reason)
         for change, document in files:
             verdict = tasks.decide_without_models(
-                self.loaded, self.mode, document, override=None, reason=reason
+                self.loaded_rubric, self.mode, document, override=None, reason=reason
             )
             self._add_row(change, verdict)
 
@@ -665,9 +671,9 @@ class _Gatekeeper:
 
         If the run has no id, the verdict keeps its own.
         """
-        if not self.run.id:
+        if not self.run_options.id:
             return verdict
-        name = f"{self.run.id}\0{change.path}\0{change.blob}"
+        name = f"{self.run_options.id}\0{change.path}\0{change.blob}"
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
         return verdict.model_copy(update={"id": digest[:32]})
 
@@ -704,7 +710,7 @@ class _Gatekeeper:
         )
 
         self.rows[change.path, change.blob] = row
-        self.run.on_verdict(row)
+        self.run_options.on_verdict(row)
 
 
 def _set_depth(judge: DocumentJudge, depth: Depth) -> DocumentJudge:
@@ -716,7 +722,7 @@ def _set_depth(judge: DocumentJudge, depth: Depth) -> DocumentJudge:
         return depth
 
     judge_at_depth = partial(review.judge_at_depth, choose_depth)
-    return replace(judge, instead=judge_at_depth)  # instead of the usual judging
+    return replace(judge, judge_instead=judge_at_depth)  # instead of the usual judging
 
 
 def _is_from_cache(verdict: Verdict) -> bool:

@@ -54,7 +54,7 @@ class GateRecord(_Record):
 
 def build_gate_record(report: Report) -> dict[str, Any]:
     """Build the JSON record of a run: its verdict, the number of judged files by verdict, and other files."""
-    words = [row["word"] for row in report.judged]  # such as GO or NO-GO
+    words = [row["word"] for row in report.judged_rows]  # such as GO or NO-GO
     # `report.holds` is only the setting `gate.undetermined`. In advisory mode, nothing stops a push.
     is_blocking = report.mode == "blocking"
     holds = is_blocking and report.holds
@@ -62,7 +62,7 @@ def build_gate_record(report: Report) -> dict[str, Any]:
     record = GateRecord(
         verdict=report.word,
         mode=report.mode,
-        blocked=report.blocked,
+        blocked=report.is_blocked,
         holds=holds,
         fault=report.fault,
         judged={word: words.count(word) for word in WORDS},

@@ -120,7 +120,7 @@ def is_author(reviewer: Reviewer, change: ChangedFile) -> bool:
     names = {_normalise_name(reviewer.token), _normalise_name(reviewer.email)}
     names.discard("")  # the address can be missing
 
-    for commit in (change.commit, *change.earlier):
+    for commit in (change.commit, *change.earlier_commits):
         for person in commit.people:
             person_names = _list_names(person)
             if any(name in person_names for name in names):

@@ -17,7 +17,7 @@ class Tree:
 
     def __init__(self) -> None:
         self.blobs: dict[str, list[str]] = {}
-        self.no_files: set[str] = set()
+        self.non_file_paths: set[str] = set()
 
     @classmethod
     def read(cls, repository: Repository, commit: str, is_needed: Callable[[str], bool]) -> Tree:
@@ -34,7 +34,7 @@ class Tree:
                 if entry.oid not in blobs:
                     blobs.append(entry.oid)
             else:  # a link or a submodule
-                tree.no_files.add(entry.path)
+                tree.non_file_paths.add(entry.path)
 
         return tree
 

@@ -260,7 +260,7 @@ def _choose_shown(
     from judgekit.hooks import context  # noqa: PLC0415 - many prompts get no answer
 
     chosen_without_judge = context.choose_without_judge(ranked, configured)
-    has_full_text_search = ranked.fallback is None
+    has_full_text_search = ranked.fallback_reason is None
     if configured["judge"] == "on" and has_full_text_search:
         from judgekit.hooks import judged  # noqa: PLC0415 - imports pydantic; only needed for judging
 

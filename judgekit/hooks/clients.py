@@ -26,7 +26,7 @@ class Client(NamedTuple):
     trust: str = ""
 
     @property
-    def prompt(self) -> str:
+    def prompt_event(self) -> str:
         """The client's name for the event of a prompt, the first in the table."""
         return next(iter(self.events))
 

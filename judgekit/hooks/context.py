@@ -71,7 +71,7 @@ def _build_search_options(configured: Settings) -> dict[str, Any]:
         "project": configured.project,
         # A judge gets the setting `pool`. Without a judge, up to `max_inject` are injected.
         "limit": max(configured["pool"], configured["max_inject"]),
-        "trusted": configured.trusted,
+        "trusted": configured.trusted_roots,
         "profiles": configured.profiles,
         "scorer": configured["scorer"],
         "pins": configured["pin"],
@@ -253,7 +253,7 @@ def _render_memory(candidate: Candidate, confidence: str) -> str:
         attributes += f' age="{age}"'
 
     title = escape(_build_full_title(candidate))
-    short_place = short_line(candidate.place, _MAX_PATH_CHARS)
+    short_place = short_line(candidate.relative_path, _MAX_PATH_CHARS)
     path = escape(candidate.add_line(short_place))
     tags = _render_tags(candidate)
     return f"<result {attributes}>{title} -> {path}{tags}</result>"
@@ -267,8 +267,8 @@ def _build_full_title(candidate: Candidate) -> str:
         title = f"{title}{TITLE_SEPARATOR}{short_line(section, _MAX_TITLE_CHARS)}"
     if candidate.status:
         title = f"{title} ({candidate.status})"
-    if candidate.alike:
-        title = f"{title} (and {len(candidate.alike)} alike)"
+    if candidate.near_duplicates:
+        title = f"{title} (and {len(candidate.near_duplicates)} alike)"
     return title
 
 

@@ -226,7 +226,7 @@ def _find_latest_session(configured: Settings) -> repeats.HookSession | None:
 def _describe_repeat(candidate: Candidate, how: str, session: repeats.HookSession) -> str:
     """Describe how many prompts ago a memory was injected or mentioned, and when it comes back."""
     ago = session.count_prompts_since(candidate, how)
-    return _REPEATED.format(_ACTION_BY_MARK[how], ago, session.prompts)
+    return _REPEATED.format(_ACTION_BY_MARK[how], ago, session.prompt_count)
 
 
 def _find_judge_warning(project: str) -> str | None:
@@ -306,7 +306,7 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
         position = "among" if outcome == "injected" else "not among"
         return f"{position} the first {configured['max_inject']} (retrieval.inject is top_k)"
 
-    has_confidence = candidate.rated
+    has_confidence = candidate.has_confidence
     if not has_confidence:
         return _explain_without_confidence(candidate, outcome)
 
@@ -356,14 +356,14 @@ def _explain_never_injected(candidate: Candidate) -> str:
     """Explain why a memory can never be injected; "" if it can."""
     if candidate.status:
         return f"it is {candidate.status}: never injected, and last in a search"
-    if candidate.damaged:
+    if candidate.is_damaged:
         return "its file is damaged, and the memory may be retired: never injected"
     return ""
 
 
 def _name_place(candidate: Candidate, project: str) -> str:
     """Return a memory's path in its store, with the line of its best section if known."""
-    path = candidate.add_line(candidate.place)
+    path = candidate.add_line(candidate.relative_path)
     is_from_program = candidate.kind == COMMAND_KIND
     if is_from_program:  # the program returns complete paths
         return path
@@ -377,7 +377,7 @@ def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts:
         return []
 
     lines = _describe_match(candidate, has_several_parts=has_several_parts)
-    if candidate.alike:
+    if candidate.near_duplicates:
         lines.append(_describe_older_memories(candidate, project))
     lines.append(_describe_numbers(candidate))
     return [f"{_EVIDENCE_INDENT}{line}" for line in lines]
@@ -396,8 +396,8 @@ def _describe_match(candidate: Candidate, *, has_several_parts: bool) -> list[st
 
 def _describe_older_memories(candidate: Candidate, project: str) -> str:
     """Describe the older memories that say the same as a candidate, with the places of the first few."""
-    places = [_name_place(hit, project) for hit in candidate.alike[:_MAX_ALIKE]]
-    return f"says the same as {len(candidate.alike)} older: {', '.join(places)}"
+    places = [_name_place(hit, project) for hit in candidate.near_duplicates[:_MAX_ALIKE]]
+    return f"says the same as {len(candidate.near_duplicates)} older: {', '.join(places)}"
 
 
 def _describe_numbers(candidate: Candidate) -> str:
@@ -412,11 +412,11 @@ def _describe_words(candidate: Candidate, part: Part) -> str:
 
     `part` is the part of the prompt that found the candidate.
     """
-    words = _list_words(part, candidate.matched)
+    words = _list_words(part, candidate.matched_terms)
     total = counted(len(part.terms), "word", "words")
     text = f"has {len(words)} of {total}: {', '.join(words)}"
 
-    title_words = _list_words(part, candidate.titled)
+    title_words = _list_words(part, candidate.title_terms)
     if title_words == words:  # every matching word
         text += ", in its title or tags"
     elif title_words:
@@ -440,7 +440,7 @@ def _count_rivals(candidate: Candidate) -> int:
     rivals = equally_good - 1
 
     # A hit with a single matching word is weak, so the feature counts one rival too many for it.
-    has_extra_rival = len(candidate.matched) < SEVERAL_TERMS
+    has_extra_rival = len(candidate.matched_terms) < SEVERAL_TERMS
     if has_extra_rival:
         rivals -= 1
     return rivals
@@ -474,8 +474,8 @@ def add_to_log(
 
     line |= _describe_answer(ranked, shown)
     line["judge"] = configured["judge"]
-    line["judged"] = ranked.judged
-    line["dropped"] = ranked.dropped
+    line["judged"] = ranked.judged_count
+    line["dropped"] = ranked.dropped_count
     line |= cost
     _append_to_log(line)
 
@@ -497,7 +497,7 @@ def _describe_memories(hits: list[Candidate]) -> list[dict[str, Any]]:
     """Build the log's objects for memories. The confidence is None if the search program gave none."""
     memories = []
     for hit in hits:
-        confidence = round(hit.confidence, 3) if hit.rated else None
+        confidence = round(hit.confidence, 3) if hit.has_confidence else None
         memory = {
             "path": hit.path,
             "title": short_line(hit.title, _MAX_LOGGED_TITLE_CHARS),

@@ -27,23 +27,24 @@ _CLIENT_FOLDERS = (".claude", ".codex", ".gemini")  # of clients, in a project
 class FileChange(NamedTuple):
     """The planned change of one file; None stands for no file.
 
-    `original` is its content without judgekit. `backup` is the path to move another program's file to, or
-    back from. `not_executable`: the file is a program without its run bit. `is_users`: the file is the user's
-    own, for all projects, and may be a link; a link in place of a project's file came with the project.
+    `original_content` is its content without judgekit. `backup_path` is the path to move another program's
+    file to, or back from. `needs_run_bit`: the file is a program without its run bit. `is_user_file`: the
+    file is the user's own, for all projects, and may be a link; a link in place of a project's file came with
+    the project.
     """
 
     path: Path
     before: bytes | None
     after: bytes | None
-    original: bytes | None = None
-    backup: Path | None = None
-    not_executable: bool = False
-    is_users: bool = False
+    original_content: bytes | None = None
+    backup_path: Path | None = None
+    needs_run_bit: bool = False
+    is_user_file: bool = False
 
     @property
-    def changes(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether there's anything to do."""
-        return self.before != self.after or self.backup is not None or self.not_executable
+        return self.before != self.after or self.backup_path is not None or self.needs_run_bit
 
 
 class Record(NamedTuple):
@@ -59,16 +60,16 @@ def install(change: FileChange, *, is_program: bool = False) -> None:
     Another program's file is first moved to `change.backup`. On failure, it's moved back, and `InputError` or
     `OSError` is raised.
     """
-    if not change.changes or change.after is None:
+    if not change.has_changes or change.after is None:
         return
 
-    if change.backup:
-        _move(change.path, change.backup, is_users=change.is_users)
+    if change.backup_path:
+        _move(change.path, change.backup_path, is_users=change.is_user_file)
     try:
         new_folders = _write_file(change, change.after, is_program=is_program)
     except (InputError, OSError):
-        if change.backup:
-            _move(change.backup, change.path, is_users=change.is_users)
+        if change.backup_path:
+            _move(change.backup_path, change.path, is_users=change.is_user_file)
         raise
 
     _record_installation(change, change.after, new_folders)
@@ -77,8 +78,8 @@ def install(change: FileChange, *, is_program: bool = False) -> None:
 def _write_file(change: FileChange, content: bytes, *, is_program: bool) -> list[Path]:
     """Write a planned file's content. Returns the folders that were made for it."""
     # After the move to a backup, there's no file at the path.
-    before = None if change.backup else change.before
-    new_folders = replace(change.path, before, content, is_users=change.is_users)
+    before = None if change.backup_path else change.before
+    new_folders = replace(change.path, before, content, is_users=change.is_user_file)
     if is_program:
         executable_by_all = 0o111
         change.path.chmod(change.path.stat().st_mode | executable_by_all)
@@ -89,7 +90,7 @@ def _record_installation(change: FileChange, content: bytes, new_folders: list[P
     """Record the original content and the new folders, so that uninstalling can restore everything."""
     folders, records = _read_records()
     content_hash = hashlib.sha256(content).hexdigest()
-    records[str(change.path)] = Record(change.original, content_hash)
+    records[str(change.path)] = Record(change.original_content, content_hash)
 
     all_folders = set(folders)
     all_folders.update(str(folder) for folder in new_folders)
@@ -101,13 +102,13 @@ def uninstall(change: FileChange) -> None:
 
     Raises `InputError` or `OSError` if the file can't be changed.
     """
-    if not change.changes:
+    if not change.has_changes:
         return
 
-    if change.backup:  # another program's file, which ours replaced
-        _move(change.backup, change.path, is_users=change.is_users)
+    if change.backup_path:  # another program's file, which ours replaced
+        _move(change.backup_path, change.path, is_users=change.is_user_file)
     else:
-        replace(change.path, change.before, change.after, is_users=change.is_users)
+        replace(change.path, change.before, change.after, is_users=change.is_user_file)
 
     folders, records = _read_records()
     record = records.pop(str(change.path), None)

@@ -223,7 +223,7 @@ def _choose_injected(trial: PromptTrial, high_by_kind: Mapping[str, float]) -> l
     injected = []
     for hit in trial.hits:
         threshold = high_by_kind.get(hit.kind)
-        if threshold is None or hit.damaged:
+        if threshold is None or hit.is_damaged:
             continue
         if hit.confidence >= threshold:
             injected.append(hit)

@@ -46,17 +46,17 @@ Owner: TypeAlias = Literal["none", "ours", "edited", "foreign"]
 
 
 class HooksFolder(NamedTuple):
-    """The folder of a repository's hooks, and its working tree; `shared` if others may use it too.
+    """The folder of a repository's hooks, and its working tree; `is_shared` if others may use it too.
 
-    `default_hooks` is their folder without `core.hooksPath`. `is_off`: that setting names no folder, so git
-    runs none.
+    `default_path` is their folder without `core.hooksPath`. `is_disabled`: that setting names no folder, so
+    git runs none.
     """
 
-    hooks: Path
-    tree: Path | None  # None for a bare repository
-    shared: bool
-    default_hooks: Path | None = None
-    is_off: bool = False
+    path: Path
+    working_tree: Path | None  # None for a bare repository
+    is_shared: bool
+    default_path: Path | None = None
+    is_disabled: bool = False
 
 
 def find_hooks(folder: Path) -> HooksFolder:
@@ -77,9 +77,9 @@ def find_hooks(folder: Path) -> HooksFolder:
     return HooksFolder(
         hooks,
         tree,
-        shared=not is_inside,
-        default_hooks=git_folder / "hooks",
-        is_off=_are_hooks_off(folder, hooks),
+        is_shared=not is_inside,
+        default_path=git_folder / "hooks",
+        is_disabled=_are_hooks_off(folder, hooks),
     )
 
 
@@ -92,9 +92,9 @@ def _find_repository(folder: Path) -> tuple[Path | None, Repository]:
         tree = _ask_for_path(Repository(folder), folder, "--show-toplevel")
         return tree, Repository(tree)
     except UsageError:  # without a working tree, it may be a bare repository
-        bare = Repository(folder, bare=True)
+        bare = Repository(folder, is_bare=True)
         git_folder = _ask_for_path(bare, folder, "--absolute-git-dir")
-        return None, Repository(git_folder, bare=True)
+        return None, Repository(git_folder, is_bare=True)
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
@@ -141,9 +141,9 @@ def _choose_repositorys_hooks(folder: Path) -> HooksFolder:
     """Choose a repository's own hooks folder. Raises `UsageError` if other repositories share it."""
     hooks_folder = find_hooks(folder)
     _refuse_if_off(hooks_folder, folder)
-    if hooks_folder.shared:
+    if hooks_folder.is_shared:
         remedy = "core.hooksPath sets it; --scope user installs there, for all repositories"
-        raise UsageError(f"other repositories share {hooks_folder.hooks}: {remedy}")
+        raise UsageError(f"other repositories share {hooks_folder.path}: {remedy}")
     return hooks_folder
 
 
@@ -151,7 +151,7 @@ def _choose_users_hooks(folder: Path) -> HooksFolder:
     """Choose the hooks folder that the user's repositories share. Raises `UsageError` if there's none."""
     users_path = _read_setting(folder, HOOKS_PATH, "--global", "--type=path")
     if users_path is not None and Path(users_path).is_absolute():
-        return HooksFolder(Path(users_path), tree=None, shared=True)
+        return HooksFolder(Path(users_path), working_tree=None, is_shared=True)
 
     # The path can also be relative to a repository, or set by another of git's files. Only git knows these.
     hooks_folder = _find_shared_hooks(folder)
@@ -170,12 +170,12 @@ def _find_shared_hooks(folder: Path) -> HooksFolder | None:
         _refuse_if_off(hooks_folder, folder)
     except UsageError:
         return None
-    return hooks_folder if hooks_folder.shared else None
+    return hooks_folder if hooks_folder.is_shared else None
 
 
 def _refuse_if_off(hooks_folder: HooksFolder, folder: Path) -> None:
     """Raise `UsageError` if git's configuration switches all hooks off."""
-    if hooks_folder.is_off:
+    if hooks_folder.is_disabled:
         problem = _describe_wrong_hooks_path(folder)
         raise UsageError(f"{problem}; unset it: git config --unset {HOOKS_PATH}")
 
@@ -276,13 +276,13 @@ def plan_install(hooks_folder: HooksFolder, python: str | None = None) -> FileCh
     Raises `UsageError` if our hook was edited, if there's already another backup, or if husky manages the
     folder.
     """
-    file = husky.find_hook_file(hooks_folder.hooks)
+    file = husky.find_hook_file(hooks_folder.path)
     if file is not None:
         raise UsageError(
-            f"husky manages {hooks_folder.hooks}; {husky.describe_setup(hooks_folder.hooks, file)}"
+            f"husky manages {hooks_folder.path}; {husky.describe_setup(hooks_folder.path, file)}"
         )
 
-    path = _find_our_file(hooks_folder.hooks)
+    path = _find_our_file(hooks_folder.path)
     before, owner = _read_hook(path)
     backup = None
     if owner == "foreign":
@@ -294,9 +294,9 @@ def plan_install(hooks_folder: HooksFolder, python: str | None = None) -> FileCh
         path,
         before,
         after=render_hook(python),
-        backup=backup,
-        not_executable=lacks_run_bit,
-        is_users=hooks_folder.shared,
+        backup_path=backup,
+        needs_run_bit=lacks_run_bit,
+        is_user_file=hooks_folder.is_shared,
     )
 
 
@@ -323,11 +323,11 @@ def plan_uninstall(hooks_folder: HooksFolder) -> FileChange:
 
     Another program's hook is left alone. Raises `UsageError` if our hook was edited.
     """
-    path = _find_our_file(hooks_folder.hooks)
+    path = _find_our_file(hooks_folder.path)
     before, owner = _read_hook(path)
     if owner == "foreign":
         return FileChange(path, before, after=before)
-    return _plan_removal(path, path.with_name(EARLIER_HOOK), is_users=hooks_folder.shared)
+    return _plan_removal(path, path.with_name(EARLIER_HOOK), is_users=hooks_folder.is_shared)
 
 
 def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
@@ -373,31 +373,31 @@ def _has_only_backup(hooks: Path) -> bool:
 
 def _refuse_shared_hook(hooks_folder: HooksFolder) -> None:
     """Raise `UsageError` if our hook is in a folder that other repositories use too."""
-    if hooks_folder.shared and _list_our_hooks(hooks_folder.hooks):
+    if hooks_folder.is_shared and _list_our_hooks(hooks_folder.path):
         remedy = "judgekit uninstall git --scope user removes it"
         raise UsageError(
-            f"judgekit's hook is in {hooks_folder.hooks}, for all repositories; {remedy}"
+            f"judgekit's hook is in {hooks_folder.path}, for all repositories; {remedy}"
         )
 
 
 def _plan_nothing(hooks_folder: HooksFolder) -> FileChange:
     """Plan a change that does nothing, at the place where our hook would be."""
-    hooks = hooks_folder.hooks
-    if hooks_folder.is_off and hooks_folder.default_hooks is not None:
-        hooks = hooks_folder.default_hooks
+    hooks = hooks_folder.path
+    if hooks_folder.is_disabled and hooks_folder.default_path is not None:
+        hooks = hooks_folder.default_path
     return FileChange(hooks / HOOK, None, after=None)
 
 
 def _list_folders(hooks_folder: HooksFolder) -> list[Path]:
     """List the folders that may contain our hook and that only this repository uses."""
-    is_own = not hooks_folder.shared
-    husky_file = husky.find_hook_file(hooks_folder.hooks)
+    is_own = not hooks_folder.is_shared
+    husky_file = husky.find_hook_file(hooks_folder.path)
 
     possible_folders = []
-    if is_own and not hooks_folder.is_off:
-        possible_folders.append(hooks_folder.hooks)
-    if hooks_folder.default_hooks is not None:
-        possible_folders.append(hooks_folder.default_hooks)
+    if is_own and not hooks_folder.is_disabled:
+        possible_folders.append(hooks_folder.path)
+    if hooks_folder.default_path is not None:
+        possible_folders.append(hooks_folder.default_path)
     if is_own and husky_file is not None:
         possible_folders.append(husky_file.parent)
 
@@ -426,7 +426,7 @@ def _plan_removal(path: Path, backup: Path | None, *, is_users: bool) -> FileCha
     before, _ = _read_hook(path)
     if backup is not None and not os.path.lexists(backup):
         backup = None
-    return FileChange(path, before, after=None, backup=backup, is_users=is_users)
+    return FileChange(path, before, after=None, backup_path=backup, is_user_file=is_users)
 
 
 def list_other_callers(folder: Path) -> Iterator[str]:
@@ -435,18 +435,18 @@ def list_other_callers(folder: Path) -> Iterator[str]:
     The gate is the check of pushed files that our git hook runs.
     """
     hooks_folder = find_hooks(folder)
-    if hooks_folder.is_off:  # git runs no hooks at all
+    if hooks_folder.is_disabled:  # git runs no hooks at all
         return
 
-    husky_file = husky.find_hook_file(hooks_folder.hooks)
+    husky_file = husky.find_hook_file(hooks_folder.path)
     if husky_file is not None and husky.runs_gate(husky_file):
         yield f"{husky_file} still runs the gate; remove its line with judgekit"
 
-    if hooks_folder.tree is not None and pre_commit.runs_gate(hooks_folder.tree):
-        path = pre_commit.get_active_config_path(hooks_folder.tree)
+    if hooks_folder.working_tree is not None and pre_commit.runs_gate(hooks_folder.working_tree):
+        path = pre_commit.get_active_config_path(hooks_folder.working_tree)
         yield f"{path} still lists the gate; judgekit uninstall pre-commit removes it"
 
-    lefthook = _find_lefthook(hooks_folder.tree)
+    lefthook = _find_lefthook(hooks_folder.working_tree)
     if lefthook is not None and files.mentions_in_code(files.read_content(lefthook), "judgekit"):
         yield f"{lefthook} still runs the gate; remove its lines with judgekit"
 
@@ -501,12 +501,14 @@ def list_notes(hooks_folder: HooksFolder) -> Iterator[str]:
         remedy = (
             "do not commit the hook, because it names paths of this machine; or install pre-commit"
         )
-        yield f"{hooks_folder.hooks} is inside the project; {remedy}"
+        yield f"{hooks_folder.path} is inside the project; {remedy}"
 
-    if hooks_folder.shared:
-        yield f"all repositories with this core.hooksPath use {hooks_folder.hooks}"
+    if hooks_folder.is_shared:
+        yield f"all repositories with this core.hooksPath use {hooks_folder.path}"
 
-    configuration = _find_lefthook(hooks_folder.tree)  # of lefthook, which would replace our hook
+    configuration = _find_lefthook(
+        hooks_folder.working_tree
+    )  # of lefthook, which would replace our hook
     if configuration is not None:
         runs_gate = files.mentions_in_code(files.read_content(configuration), "judgekit")
         if not runs_gate:
@@ -516,12 +518,12 @@ def list_notes(hooks_folder: HooksFolder) -> Iterator[str]:
 
 def _can_be_committed(hooks_folder: HooksFolder) -> bool:
     """Whether our hook is in the working tree, and git doesn't ignore it."""
-    is_in_git_folder = ".git" in hooks_folder.hooks.parts
-    if hooks_folder.tree is None or hooks_folder.shared or is_in_git_folder:
+    is_in_git_folder = ".git" in hooks_folder.path.parts
+    if hooks_folder.working_tree is None or hooks_folder.is_shared or is_in_git_folder:
         return False
 
-    hook = str(hooks_folder.hooks / HOOK)
-    is_ignored = Repository(hooks_folder.tree).succeeds("check-ignore", "--quiet", hook)
+    hook = str(hooks_folder.path / HOOK)
+    is_ignored = Repository(hooks_folder.working_tree).succeeds("check-ignore", "--quiet", hook)
     return not is_ignored
 
 
@@ -548,12 +550,12 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
     """Yield remarks on the hook that git runs before a push. Yields nothing outside a repository."""
     try:
         hooks_folder = find_hooks(folder)
-        if hooks_folder.is_off:
+        if hooks_folder.is_disabled:
             problem = _describe_wrong_hooks_path(folder)
             yield "note", f"{problem}; judgekit install git says what to do"
             return
 
-        path = _find_our_file(hooks_folder.hooks)
+        path = _find_our_file(hooks_folder.path)
         content = files.read_content(path)
     except UsageError:  # there is no repository
         return
@@ -584,16 +586,16 @@ def _describe_hooks_path(folder: Path, hooks_folder: HooksFolder) -> Iterator[Re
     line = _read_setting(folder, HOOKS_PATH, "--show-origin")
     if line is not None:
         source, _, _ = line.partition("\t")
-        yield "ok", f"hooks are in {hooks_folder.hooks}, set by core.hooksPath ({source})"
+        yield "ok", f"hooks are in {hooks_folder.path}, set by core.hooksPath ({source})"
 
 
 def _describe_used_hook(
     hooks_folder: HooksFolder, path: Path, content: bytes | None
 ) -> Iterator[Remark]:
     """Yield remarks on the hook that git runs: husky's, another program's or ours."""
-    husky_file = husky.find_hook_file(hooks_folder.hooks)
+    husky_file = husky.find_hook_file(hooks_folder.path)
     if husky_file is not None:
-        yield from _describe_husky(hooks_folder.hooks, husky_file)
+        yield from _describe_husky(hooks_folder.path, husky_file)
     elif content is None or identify_owner(content) == "foreign":
         yield from _describe_foreign(hooks_folder, path, content)
     else:
@@ -623,7 +625,7 @@ def _describe_foreign(
     if content is None:
         yield "note", f"no {path}; install it with judgekit install git"
     else:
-        if _runs_gate(content, hooks_folder.tree):
+        if _runs_gate(content, hooks_folder.working_tree):
             yield "ok", f"{path} belongs to another program and runs the gate"
         else:
             instead = "judgekit install git runs it first, then the gate"

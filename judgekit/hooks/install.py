@@ -78,7 +78,7 @@ def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> F
 
     # A later uninstallation restores the original, which is the content without any entries of ours.
     original = removal.after
-    return removal._replace(after=after, original=original)
+    return removal._replace(after=after, original_content=original)
 
 
 def _is_users_file(path: Path, project: Path, client: Client) -> bool:
@@ -107,7 +107,7 @@ def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) ->
 
     our_entries = entries.list_our_entries(entries.parse_settings(text, str(path)))
     after = _build_content_without_ours(path, content, text) if our_entries else before
-    return FileChange(path, before, after=after, is_users=scope == "user")
+    return FileChange(path, before, after=after, is_user_file=scope == "user")
 
 
 def _decode_settings(path: Path, content: bytes) -> str:
@@ -186,7 +186,7 @@ def list_obstacles(project: Path, client: Client) -> Iterator[str]:
 def _select_prompt_hooks(data: dict[str, Any], client: Client) -> list[dict[str, Any]]:
     """Select our hooks for prompts from a client's settings."""
     our_entries = entries.list_our_entries(data)
-    return [hook for event, _, hook in our_entries if event == client.prompt]
+    return [hook for event, _, hook in our_entries if event == client.prompt_event]
 
 
 def _list_disabling_settings(
@@ -550,7 +550,7 @@ def _describe_hooks(
     """
     again = f"run judgekit install {client.command} --scope {scope} again"
     # We install the same command for all events, so check only one, if possible the hook for prompts.
-    hook = hooks.get(client.prompt) or next(iter(hooks.values()))
+    hook = hooks.get(client.prompt_event) or next(iter(hooks.values()))
     yield _describe_command(hook, client, scope, again)
 
     # An earlier version, which handled fewer events, can have installed the hooks.
@@ -647,7 +647,9 @@ def _prepare_trial(folder: str) -> str:
     memory = "# The doctor asks the prompt hook a question\n"
     (store / "doctor.md").write_text(memory, encoding="utf-8")
     question = "What does the doctor ask the prompt hook?"
-    return json.dumps({"hook_event_name": CLAUDE_CODE.prompt, "prompt": question, "cwd": folder})
+    return json.dumps(
+        {"hook_event_name": CLAUDE_CODE.prompt_event, "prompt": question, "cwd": folder}
+    )
 
 
 def _find_problem_in_answer(code: int, output: bytes, errors: str) -> str | None:

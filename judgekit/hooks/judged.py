@@ -59,10 +59,10 @@ def choose_by_judge(
 
     kept, undecided, why_undecided, probabilities, only_drops = decisions
     not_dropped = [*kept, *undecided]
-    ranked.judged = len(candidates)
+    ranked.judged_count = len(candidates)
     # Undecided memories that are injected are in both lists.
     ids_not_dropped = {id(hit) for hit in not_dropped}
-    ranked.dropped = len(candidates) - len(ids_not_dropped)
+    ranked.dropped_count = len(candidates) - len(ids_not_dropped)
     if why_undecided is not None:
         notes.append(why_undecided)
 
@@ -101,7 +101,7 @@ def _format_probabilities(
 def list_judged(ranked: RankedCandidates) -> list[Candidate]:
     """List the candidates that models are asked about: memories in force, except damaged ones."""
     # Damaged memories may be retired. Pinned ones are shown anyway.
-    return [hit for hit in confidence.select_in_force(ranked.candidates) if not hit.damaged]
+    return [hit for hit in confidence.select_in_force(ranked.candidates) if not hit.is_damaged]
 
 
 def drop_only(
@@ -151,7 +151,7 @@ def _choose_mentioned(ranked: RankedCandidates, undecided: Sequence[Candidate]) 
     """Choose the memories to mention: those that models didn't decide on, or never saw (damaged ones)."""
     mentioned = []
     for hit in confidence.select_in_force(ranked.candidates):
-        has_no_decision = hit.damaged or hit in undecided
+        has_no_decision = hit.is_damaged or hit in undecided
         if has_no_decision and hit.worth_mentioning:
             mentioned.append(hit)
     return mentioned
@@ -159,7 +159,7 @@ def _choose_mentioned(ranked: RankedCandidates, undecided: Sequence[Candidate]) 
 
 def _may_be_injected(hit: Candidate, undecided: Sequence[Candidate]) -> bool:
     """Whether models decided on a kept hit, or it has at least a confidence. A rank isn't enough."""
-    return hit.rated or hit not in undecided
+    return hit.has_confidence or hit not in undecided
 
 
 def list_parts(candidates: Sequence[Candidate]) -> list[str]:

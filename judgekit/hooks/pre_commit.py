@@ -70,7 +70,7 @@ def plan_install(project: Path) -> FileChange:
         return removal._replace(after=current)
 
     # The recorded original is what uninstalling restores, so it mustn't contain our hook.
-    return removal._replace(after=changed.encode(), original=without_ours)
+    return removal._replace(after=changed.encode(), original_content=without_ours)
 
 
 def _plan_nothing_for_prek(toml: Path) -> FileChange:

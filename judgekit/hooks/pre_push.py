@@ -158,7 +158,7 @@ def _check_push(run: Run, remote: str, url: str, *, use_engine: bool, warn: Warn
     if not updates:
         return None
 
-    only_deletes = all(update.deletes for update in updates)
+    only_deletes = all(update.is_deletion for update in updates)
     if only_deletes:
         return _report_deletions(run, updates)
     return _judge(run, updates, remote, url, base=None, use_engine=use_engine, warn=warn)
@@ -230,7 +230,7 @@ def _judge(
     def judge_here(_: client.NoEngine) -> Report:
         """Judge in this process. Any time that the engine took counts against the budget."""
         spent = 0.0 if asked_at is None else time.monotonic() - asked_at
-        return _judge_in_process(run._replace(spent=spent), updates, remote, url, base)
+        return _judge_in_process(run._replace(spent_seconds=spent), updates, remote, url, base)
 
     return client.call(
         "gate",

@@ -26,7 +26,7 @@ MENTIONED = "?"
 
 
 class HookSession:
-    """The answers in a session's latest `prompts`."""
+    """The answers in a session's latest prompts, at most `prompt_count`."""
 
     def __init__(self, path: str, project: str, prompts: int) -> None:
         """Read which memories were shown with the session's last `prompts` prompts.
@@ -35,7 +35,7 @@ class HookSession:
         """
         self._path = path
         self._project = environment.digest(project)
-        self.prompts = prompts
+        self.prompt_count = prompts
         self._is_new = False  # whether the session has no file yet
 
         lines: list[str] = []
@@ -157,7 +157,7 @@ def forget(session: str) -> None:
 
 def is_named(candidate: Candidate, text: str) -> bool:
     """Whether lower-case text contains a memory's complete id, path or title as separate words."""
-    for full_name in (candidate.id, candidate.path, candidate.place, candidate.title):
+    for full_name in (candidate.id, candidate.path, candidate.relative_path, candidate.title):
         name = full_name[:_NAME_CHARS].casefold().strip()
         # A name of letters only (`jwt`) can be an ordinary word in the prompt, so ignore it.
         if name and not name.isalpha() and _has_words(text, name):

@@ -37,16 +37,16 @@ class Settings:
     """The hooks' settings: `values` are the keys of the configuration's section `retrieval`.
 
     Its sections `stop` and `engine` are further keys, if a file or a variable sets anything in them.
-    `trusted` are the roots named by the user, not by a project; `profiles` say how each kind of store is read
-    and ranked.
+    `trusted_roots` are the roots named by the user, not by a project; `profiles` say how each kind of store
+    is read and ranked.
     """
 
-    __slots__ = ("profiles", "project", "trusted", "values")
+    __slots__ = ("profiles", "project", "trusted_roots", "values")
 
     def __init__(self, data: dict[str, Any], project: str) -> None:
         self.values = data["values"]
         self.project = project
-        self.trusted = data["trusted"]
+        self.trusted_roots = data["trusted"]
         self.profiles = compiled.Profiles(data["profiles"] or compiled.bundled())
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - a setting is a truth value, number, text or list

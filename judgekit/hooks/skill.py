@@ -60,7 +60,7 @@ def plan_install(scope: Scope, project: Path, client: Client) -> FileChange:
     if not may_be_written:
         problem = "is there already, and judgekit did not write it; move it away, or install without --skill"
         raise UsageError(f"{path} {problem}")
-    return FileChange(path, before, after, is_users=scope == "user")
+    return FileChange(path, before, after, is_user_file=scope == "user")
 
 
 def plan_uninstall(scope: Scope, project: Path, client: Client) -> FileChange | None:
@@ -69,7 +69,7 @@ def plan_uninstall(scope: Scope, project: Path, client: Client) -> FileChange | 
     before = files.read_content(path)
     if before is None or not _is_ours(path, before):
         return None
-    return FileChange(path, before, None, is_users=scope == "user")
+    return FileChange(path, before, None, is_user_file=scope == "user")
 
 
 def _is_ours(path: Path, content: bytes | None) -> bool:

@@ -107,7 +107,7 @@ def _list_searched_folders(configured: settings.Settings) -> Iterator[str]:
     project_prefix = project_folder.rstrip(os.sep) + os.sep  # as `/` ends with a separator already
     for root in configured["roots"]:
         folder = os.path.realpath(search.resolve_root(root, configured.project))
-        is_allowed = search.may_be_searched(root, folder, project_prefix, configured.trusted)
+        is_allowed = search.may_be_searched(root, folder, project_prefix, configured.trusted_roots)
         if is_allowed and os.path.isdir(folder):
             yield folder
 

@@ -54,7 +54,7 @@ def _describe_store(root: str, configured: settings.Settings) -> tuple[str, int]
 
     project_folder = os.path.realpath(configured.project)
     project_prefix = project_folder.rstrip(os.sep) + os.sep  # as `/` ends with a separator already
-    if not search.may_be_searched(root, folder, project_prefix, configured.trusted):
+    if not search.may_be_searched(root, folder, project_prefix, configured.trusted_roots):
         return f"it does not read {path} ({root}): outside the project", 0
 
     count, is_whole = _count_memories(folder, configured.profiles)
@@ -68,8 +68,8 @@ def _count_memories(folder: str, profiles: Profiles) -> tuple[int, bool]:
     # This also builds the index for the next prompt.
     try:
         with closing(index.open_index(folder, profiles, patience=_COUNT_SECONDS)) as opened:
-            is_whole = not opened.pending
-            return opened.size, is_whole
+            is_whole = not opened.pending_count
+            return opened.entry_count, is_whole
     except NoFullTextError:
         _, entries, _ = scan.read_entries(folder, profiles)
         return len(entries), True

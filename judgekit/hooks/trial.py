@@ -37,9 +37,9 @@ class PromptTrial(NamedTuple):
 
     prompt: str
     hits: Sequence[Candidate]
-    plain: Shown
-    judged: Shown | None = None
-    because: Mapping[str, str] = {}
+    shown_without_judge: Shown
+    shown_with_judge: Shown | None = None
+    reason_by_path: Mapping[str, str] = {}
     """By path why the judging of a candidate ended."""
     model: str = ""
     """The model that judged; "" if there were several, or none."""
@@ -49,20 +49,20 @@ class PromptTrial(NamedTuple):
     @property
     def injected(self) -> list[Candidate]:
         """The memories injected without a judge."""
-        injected, _ = self.plain
+        injected, _ = self.shown_without_judge
         return injected
 
     @property
     def injected_by_judge(self) -> list[Candidate]:
         """The memories injected with a judge, or without one if judging is off."""
-        injected, _ = self.judged or self.plain
+        injected, _ = self.shown_with_judge or self.shown_without_judge
         return injected
 
     def list_injected(self, *, mentions: bool = False) -> list[Candidate]:
         """List the memories injected with or without a judge. If `mentions`, include mentioned ones."""
-        results = [self.plain]
-        if self.judged is not None:
-            results.append(self.judged)
+        results = [self.shown_without_judge]
+        if self.shown_with_judge is not None:
+            results.append(self.shown_with_judge)
         hits: dict[Candidate, None] = {}  # like a set, but ordered
         for injected, mentioned in results:
             hits |= dict.fromkeys(injected)
@@ -100,7 +100,7 @@ class TriedPrompts(NamedTuple):
 
     trials: list[PromptTrial]
     selections: list[Selection]
-    unjudged: list[str]
+    unjudged_reasons: list[str]
     notes: list[str]
 
 
@@ -168,7 +168,7 @@ def try_prompts(
     If judging is on, models are called as well, to compare the results with and without a judge. Calls
     `progress` after each prompt, with the number of finished prompts.
     """
-    tried = TriedPrompts(trials=[], selections=[], unjudged=[], notes=[])
+    tried = TriedPrompts(trials=[], selections=[], unjudged_reasons=[], notes=[])
     for done_count, prompt in enumerate(prompts, start=1):
         trial = _try_prompt(prompt, configured, tried)
         tried.trials.append(trial)
@@ -194,8 +194,8 @@ def _try_prompt(prompt: str, configured: Settings, tried: TriedPrompts) -> Promp
     # If no models could choose, show the same memories as without a judge.
     chosen = choice.shown or without_judge
     return trial._replace(
-        judged=context.drop_repeats(chosen, session=None, prompt=prompt),
-        because=choice.because,
+        shown_with_judge=context.drop_repeats(chosen, session=None, prompt=prompt),
+        reason_by_path=choice.reason_by_path,
         model=choice.model,
         sureness=choice.sureness,
     )
@@ -214,12 +214,12 @@ def report_on_judge(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
             if hit not in trial.injected:
                 newly_injected.append(answers.get(trial.make_pair(hit)))
 
-    first_reason = tried.unjudged[0] if tried.unjudged else None
+    first_reason = tried.unjudged_reasons[0] if tried.unjudged_reasons else None
     return {
         "dropped": _count_answers(dropped),
         "added": _count_answers(newly_injected),
         "prompts": len(tried.selections),
-        "unjudged": len(tried.unjudged),
+        "unjudged": len(tried.unjudged_reasons),
         "reason": first_reason,
         **_add_up_cost(tried.selections),
     }
@@ -256,7 +256,7 @@ class _Choice(NamedTuple):
     """The hits shown after judging (None: models had no part in it), and the models' words on each."""
 
     shown: Shown | None = None
-    because: Mapping[str, str] = {}
+    reason_by_path: Mapping[str, str] = {}
     """By path why the judging of a hit ended."""
     model: str = ""
     """The model that judged; "" if there were several."""
@@ -276,8 +276,8 @@ def _choose_by_judge(
         return _Choice()
 
     # Without full-text search, the hook doesn't ask models.
-    if ranked.fallback is not None:
-        tried.unjudged.append(search.NO_FULL_TEXT)
+    if ranked.fallback_reason is not None:
+        tried.unjudged_reasons.append(search.NO_FULL_TEXT)
         return _Choice()
 
     parts = judged.list_parts(candidates)
@@ -285,17 +285,17 @@ def _choose_by_judge(
         prompt, candidates, parts, payload={}, project=configured.project
     )
     if isinstance(reply, str):  # the reason why no model was called
-        tried.unjudged.append(reply)
+        tried.unjudged_reasons.append(reply)
         return _Choice()
 
     selection = reply.selection
     tried.selections.append(selection)
     if selection.degraded is not None:  # the reason why models didn't decide on all candidates
-        tried.unjudged.append(selection.degraded)
+        tried.unjudged_reasons.append(selection.degraded)
 
     return _Choice(
         shown=_apply_decisions(reply, ranked, configured),
-        because=_map_reasons(candidates, selection),
+        reason_by_path=_map_reasons(candidates, selection),
         model=search.model_of(selection),
         sureness=_map_probabilities(candidates, selection),
     )
@@ -350,9 +350,9 @@ def report_on_hook(
 
     # Count what's shown for each prompt.
     for trial in trials:
-        shown = trial.plain
-        if judged and trial.judged is not None:
-            shown = trial.judged
+        shown = trial.shown_without_judge
+        if judged and trial.shown_with_judge is not None:
+            shown = trial.shown_with_judge
 
         injected, mentioned = shown
         injections += len(injected)
@@ -409,7 +409,7 @@ def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
 
         # A memory that matches a single word isn't injected in any case.
         best_hit = trial.hits[0]
-        if len(best_hit.matched) < SEVERAL_TERMS:
+        if len(best_hit.matched_terms) < SEVERAL_TERMS:
             continue
 
         rivals = [hit.path for hit in trial.hits if _is_rival(hit, best_hit)]
@@ -441,7 +441,7 @@ def build_rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[
     pair_rows = []
     for trial, hit in tried_pairs:
         is_injected_by_judge = None  # None: no judge was called
-        if trial.judged is not None:
+        if trial.shown_with_judge is not None:
             is_injected_by_judge = hit in trial.injected_by_judge
 
         row = {
@@ -449,12 +449,12 @@ def build_rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[
             "memory": hit.path,
             "relevant": answers.get(trial.make_pair(hit)),
             "title": hit.title,
-            "confidence": hit.confidence if hit.rated else None,
+            "confidence": hit.confidence if hit.has_confidence else None,
             "plain": hit in trial.injected,
             "judged": is_injected_by_judge,
         }
 
-        because = trial.because.get(hit.path)
+        because = trial.reason_by_path.get(hit.path)
         if because:
             row["because"] = because
         if hit.path in trial.sureness:

@@ -27,10 +27,10 @@ class _Limit:
     def __init__(self, seconds: float, end: Callable[[], None]) -> None:
         import _thread  # noqa: PLC0415 - `threading` costs a hook more than all of this
 
-        self._end = end
+        self._end_process = end
         # `move` releases this lock to wake the thread, since `_thread` has no events.
-        self._moved = _thread.allocate_lock()
-        self._moved.acquire()
+        self._moved_lock = _thread.allocate_lock()
+        self._moved_lock.acquire()
         self._until = time.monotonic() + seconds
         try:
             _thread.start_new_thread(self._watch, ())
@@ -40,18 +40,18 @@ class _Limit:
     def move(self, seconds: float) -> None:
         """Set the end to `seconds` from now, and wake the thread to notice that."""
         self._until = time.monotonic() + seconds
-        if self._moved.locked():  # otherwise, the thread hasn't noticed the last move yet
-            self._moved.release()
+        if self._moved_lock.locked():  # otherwise, the thread hasn't noticed the last move yet
+            self._moved_lock.release()
 
     def _watch(self) -> None:
         """Wait until the time is up, and then end the process."""
         while True:
             seconds_left = max(self._until - time.monotonic(), 0.0)
             # The lock becomes free only if `move` sets another time. Otherwise, the time is up.
-            was_moved = self._moved.acquire(timeout=seconds_left)
+            was_moved = self._moved_lock.acquire(timeout=seconds_left)
             if not was_moved:
                 break
-        self._end()
+        self._end_process()
 
 
 def limit(seconds: float, end: Callable[[], None]) -> None:

@@ -38,7 +38,7 @@ class StoredText(NamedTuple):
     """A stored reply's text, and its age in seconds (negative if a clock was wrong)."""
 
     text: str
-    age: float
+    age_seconds: float
 
 
 class ReplyStore(Protocol):
@@ -84,7 +84,7 @@ class ReplyCache:
         if stored is None:
             return None
         # If a clock was wrong, the age can be negative.
-        is_recent = abs(stored.age) < MAX_AGE_SECONDS
+        is_recent = abs(stored.age_seconds) < MAX_AGE_SECONDS
         if not is_recent:
             return None
         return _parse_reply(stored.text)
@@ -127,7 +127,7 @@ def hash_of_call(endpoint: Endpoint, request: Request) -> str:
     """
     recipient = [_list_hashed_fields(endpoint), endpoint.api_base, endpoint.model]
     options: list[Any] = [
-        endpoint.output,
+        endpoint.output_mode,
         _choose_hashed_parameters(endpoint),
         request.max_tokens,
         request.schema,

@@ -166,9 +166,9 @@ class Calibration(Strict):
         return FinalityRules(
             id=self.id,
             rules=tuple(self.gates),
-            last=self.promise.reference,  # the opinion of this tier is always final
-            read=frozenset(readings),
-            answered=frozenset(answering_names),
+            last_tier=self.promise.reference,  # the opinion of this tier is always final
+            score_sources=frozenset(readings),
+            answering_models=frozenset(answering_names),
         )
 
     def text(self) -> str:

@@ -58,7 +58,7 @@ def find(
     for calibration in calibrations:
         if not _is_for_task(calibration, subjects):
             continue
-        first_misfit = next(misfits(calibration, settings.loaded, panel, subjects), None)
+        first_misfit = next(misfits(calibration, settings.loaded_rubric, panel, subjects), None)
         if first_misfit is None:
             return calibration.rules(), _join_warnings(warnings)
         misfit_warnings.append(f"calibration {calibration.id} not used: {first_misfit}; {AGAIN}")
@@ -105,7 +105,7 @@ def _read_folder(
     Returns the calibrations, newest first, and the problems. An invalid file is only a problem if it mentions
     the rubric and the mode.
     """
-    rubric_id = settings.loaded.rubric.rubric
+    rubric_id = settings.loaded_rubric.rubric.rubric
     mode = settings.mode
     calibrations = []
     problems = []

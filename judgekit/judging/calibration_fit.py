@@ -38,7 +38,7 @@ class PanelFingerprint(NamedTuple):
 
     models: dict[TierName, str]
     asked: Asked
-    able: dict[TierName, dict[str, frozenset[ScoreSource]]]
+    sources_by_tier: dict[TierName, dict[str, frozenset[ScoreSource]]]
     """The ways in which each model's opinions may be read here."""
     asking: Asking
     """A hash for each model of how its profile asks it."""
@@ -49,7 +49,7 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
 
     A calibration only fits a judge whose fingerprint is the same.
     """
-    has_scores = question_of(settings.loaded.rubric).has_scores
+    has_scores = question_of(settings.loaded_rubric.rubric).has_scores
     names_by_tier: dict[TierName, str] = {}
     sources_by_tier: dict[TierName, dict[str, frozenset[ScoreSource]]] = {}
     hashes_by_tier: Asking = {}
@@ -66,7 +66,10 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
         redact=bool(settings.redact),
     )
     return PanelFingerprint(
-        models=names_by_tier, asked=asked_with, able=sources_by_tier, asking=hashes_by_tier
+        models=names_by_tier,
+        asked=asked_with,
+        sources_by_tier=sources_by_tier,
+        asking=hashes_by_tier,
     )
 
 
@@ -123,7 +126,7 @@ def hash_profile(endpoint: Endpoint) -> str | None:
     if relevant_fields is None:
         return None
     context_limit = endpoint.profile.limits.context_chars
-    return sha256([relevant_fields, endpoint.output, context_limit])
+    return sha256([relevant_fields, endpoint.output_mode, context_limit])
 
 
 def _list_relevant_fields(endpoint: Endpoint) -> dict[str, object] | None:
@@ -240,7 +243,7 @@ def _list_relevant_options(
 
 def _has_writer(panel: PanelFingerprint) -> bool:
     """Whether a panel has a model that writes text, and not only points or decisions."""
-    for sources_by_model in panel.able.values():
+    for sources_by_model in panel.sources_by_tier.values():
         for sources in sources_by_model.values():
             gives_only_points = sources == {"points"}
             gives_only_decisions = sources == {"decided"}
@@ -251,7 +254,7 @@ def _has_writer(panel: PanelFingerprint) -> bool:
 
 def _find_other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterator[str]:
     """Yield a message for each model that's called differently now, or whose answers are read differently."""
-    for tier, models in panel.able.items():
+    for tier, models in panel.sources_by_tier.items():
         for model, possible_sources_now in models.items():
             source_then = calibration.read.get(tier, {}).get(model)
             yield from _find_other_source(tier, source_then, possible_sources_now)

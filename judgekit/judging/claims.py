@@ -48,15 +48,15 @@ _DAY_PATTERN: Final = re.compile(r"\d{1,2}")  # before a dot, part of a date
 class Claim(NamedTuple):
     """A sentence, item, row or code block, exactly as in the text.
 
-    `lead` is the heading or introduction it belongs to, since an item alone states only half of its claim.
+    `lead_in` is the heading or introduction it belongs to, since an item alone states only half of its claim.
     """
 
     quote: str
-    lead: str = ""
+    lead_in: str = ""
 
     @property
-    def words(self) -> str:
-        return f"{self.lead} {self.quote}" if self.lead else self.quote
+    def full_text(self) -> str:
+        return f"{self.lead_in} {self.quote}" if self.lead_in else self.quote
 
 
 # --- Splitting a text
@@ -324,7 +324,7 @@ def claim_questions(
     questions = []
     for number, claim in enumerate(claims, 1):
         # The claim comes from an untrusted text, so it's fenced.
-        instruction = f"Is this claim supported by the sources? {fence.around(claim.words)}"
+        instruction = f"Is this claim supported by the sources? {fence.around(claim.full_text)}"
         questions.append(
             DecisionQuestion(_name_question(dimension, number), "predicate", instruction)
         )

@@ -83,7 +83,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
 
     def note_refusal_and_cuts(self, state: Compared) -> None:
         if state.subject.is_one_text:
-            state.refused = "no model compares a text with itself"
+            state.refusal_reason = "no model compares a text with itself"
 
     def comparison(
         self,
@@ -143,7 +143,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         """Explain why no model was called. Return None if one was, or if none was needed for equal texts."""
         if state.rounds or state.subject.is_one_text:
             return None
-        reason = state.refused or self.settings.no_model_reason
+        reason = state.refusal_reason or self.settings.no_model_reason
         if not reason:
             return None
         return Reservation(ReservationKind.NOT_JUDGED, f"not judged: {reason}")
@@ -161,7 +161,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
 
     def refused_result(self, state: Compared, end: End, *, truncated: bool) -> ComparisonResult:
         """Build the undetermined result for a win that only the winner's own family supports."""
-        refused_end = end.overruled or end  # a refusal has always overruled a win
+        refused_end = end.overruled_end or end  # a refusal has always overruled a win
         problem = independence_problem(self.evidence(state), self.rules(state), refused_end)
         reservation = None
         if problem:
@@ -214,7 +214,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
 
     def note_refusal_and_cuts(self, state: Compared) -> None:
         ComparisonJudge.note_refusal_and_cuts(self, state)
-        state.cut = self.cut_texts(state)
+        state.cut_tiers = self.cut_texts(state)
 
     def question(self, tier: TierName, state: Compared) -> CompareQuestion:
         """Build the question for a tier. The tiebreaker also sees the earlier tiers' reasons."""
@@ -242,7 +242,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
             favouring_families[letter] = families
         return read_pair(
             state.opinions,
-            cut=state.cut,
+            cut=state.cut_tiers,
             favouring_families=favouring_families,
         )
 
@@ -288,14 +288,14 @@ class PairJudge(ComparisonJudge[CompareRubric]):
             verdict=word_of_end(end, favourite(votes)),
             lead=vote.lead,
             reasoning=reasoning,
-            truncated=end.tier in state.cut,
+            truncated=end.tier in state.cut_tiers,
             families=self.families(state, end),
         )
 
     def _refuse_win_by_own_family(self, state: Compared, end: End) -> ComparisonResult:
         """Build the result for a win that doesn't count, because only the winner's family voted for it."""
-        refused_end = end.overruled
-        was_cut = refused_end is not None and refused_end.tier in state.cut
+        refused_end = end.overruled_end
+        was_cut = refused_end is not None and refused_end.tier in state.cut_tiers
         return self.refused_result(state, end, truncated=was_cut)
 
     def _build_undecided_result(self, state: Compared, end: End) -> ComparisonResult:
@@ -304,7 +304,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return ComparisonResult(
             verdict=end.verdict,
             reservation=reservation,
-            truncated=bool(state.cut),
+            truncated=bool(state.cut_tiers),
             families=self.families(state, end),
         )
 

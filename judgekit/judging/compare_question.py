@@ -68,7 +68,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return prompt.compare_agent_text(rubric)
 
     @property
-    def bars(self) -> Sequence[float]:
+    def reading_thresholds(self) -> Sequence[float]:
         return (MIN_LEANING,)
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
@@ -96,11 +96,11 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
             system=rubric.prompt.system,
             instructions=getattr(rubric.prompt.instructions, instructions_tier),
             context=partial(prompt.pair_context, question=self.subject.prompt, texts=visible_texts),
-            size=self.subject.size,
+            char_count=self.subject.char_count,
             questions={_BETTER_QUESTION_NAME: question},
             labels=self._map_names_to_hashes(name_by_letter, endpoint),
             part=part,
-            earlier=self._describe_earlier_opinions(),
+            earlier_opinions=self._describe_earlier_opinions(),
         )
 
     def _name_texts(self, order: str, endpoint: Endpoint | None) -> dict[str, str]:
@@ -108,7 +108,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
 
         Returns the names by letter.
         """
-        if kind_of(endpoint).names_texts:
+        if kind_of(endpoint).needs_random_labels:
             return {letter: self.label(letter) for letter in order}
         return dict(zip(order, TEXT_LABELS, strict=True))
 
@@ -117,7 +117,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     ) -> dict[str, str]:
         """Map the names of the texts to the hashes of their content."""
         # Labels keep their own order, which doesn't depend on the order of the texts.
-        if kind_of(endpoint).names_texts:
+        if kind_of(endpoint).needs_random_labels:
             return {label: sha256 for sha256, label in self._label_by_hash.items()}
         hash_by_name = {}
         for letter, name in name_by_letter.items():
@@ -142,12 +142,12 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         The answer is either the name of the better text, or a probability for each name.
         """
         letter_by_name = self._map_names_to_letters(questionnaire)
-        if not answers.shares:
+        if not answers.probabilities_by_question:
             better = letter_by_name.get(answers.choice, "tie")
             return Vote(better, answers.reasoning)
 
         probabilities: dict[str, float] = {}
-        for name, probability in answers.shares[_BETTER_QUESTION_NAME].items():
+        for name, probability in answers.probabilities_by_question[_BETTER_QUESTION_NAME].items():
             letter = letter_by_name[name]
             probabilities[letter] = probability
         better = _find_preferred(probabilities)
@@ -190,8 +190,10 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         """Build a record of each call, which is called a round. They're numbered from `first`."""
         rounds: list[CompareRound] = []
         for turn in turns:
-            call_parts = self._list_call_parts(len(turn.calls))
-            for (sample, criterion, order), answer in zip(call_parts, turn.calls, strict=True):
+            call_parts = self._list_call_parts(len(turn.call_answers))
+            for (sample, criterion, order), answer in zip(
+                call_parts, turn.call_answers, strict=True
+            ):
                 row = CompareRound(
                     round=first + len(rounds),
                     tier=self.tier,
@@ -232,7 +234,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         """Return a text as a model sees it, cut to half of the characters that the model may see."""
         file = self.subject.file(letter)
         limit = characters_seen(self.limits, endpoint) // len(WINS)
-        return VisibleFile(label, file.text[:limit], file.total)
+        return VisibleFile(label, file.text[:limit], file.total_chars)
 
 
 def _list_criteria(rubric: CompareRubric) -> str:

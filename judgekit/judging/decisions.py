@@ -60,7 +60,7 @@ class Decider:
     """Asks a decision model all questions at once."""
 
     @property
-    def bars(self) -> Sequence[float]:
+    def reading_thresholds(self) -> Sequence[float]:
         return (EVEN,)  # a claim below it is a finding
 
     def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
@@ -81,8 +81,8 @@ class Decider:
         """
         del sample  # probabilities don't vary between samples
         started = time.monotonic()
-        if questionnaire.cut_at is not None:
-            return _refuse_long_text(endpoint.model, questionnaire.cut_at)
+        if questionnaire.cut_at_chars is not None:
+            return _refuse_long_text(endpoint.model, questionnaire.cut_at_chars)
 
         claims_by_name = _split_claims(questionnaire)  # by the name of a question about each claim
         answer = await ask_decisions(
@@ -163,10 +163,10 @@ def _make_question(name: str, question: TypedQuestion) -> DecisionQuestion:
     The instruction of a predicate or a score also lists the qualities of a good text.
     """
     if question.kind == "predicate":
-        return DecisionQuestion(name, "predicate", question.ideal)
+        return DecisionQuestion(name, "predicate", question.text_with_qualities)
     if question.kind == "score":
         points = [DecisionOption(value, label) for value, label in question.options.items()]
-        return DecisionQuestion(name, "score", question.ideal, tuple(points))
+        return DecisionQuestion(name, "score", question.text_with_qualities, tuple(points))
     return _make_choice(name, question)
 
 

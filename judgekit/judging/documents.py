@@ -58,11 +58,11 @@ TASK_ROLES = tuple(role.name for role in fields(TaskDescription))
 
 @dataclass(frozen=True, slots=True)
 class VisibleFile:
-    """One file as a model sees it; `total` is its length before it was cut."""
+    """One file as a model sees it; `total_chars` is its length before it was cut."""
 
     path: str
     text: str
-    total: int
+    total_chars: int
 
 
 def named(text: str | None) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ class File:
     path: str
     text: str
     sha256: str
-    total: int
+    total_chars: int
     alias: str = ""
 
     @property
@@ -160,7 +160,7 @@ class File:
             "path": clean_name(self.path),
             "text": self.text,
             "sha256": self.sha256,
-            "total": self.total,
+            "total": self.total_chars,
         }
         if self.alias:
             body["shown"] = clean_name(self.alias)
@@ -211,7 +211,7 @@ class Document:
         return body
 
     @property
-    def size(self) -> int:
+    def char_count(self) -> int:
         texts = [*astuple(self.task), *(file.text for file in self.files)]
         return sum(map(len, texts))
 
@@ -239,7 +239,7 @@ class Document:
         files = []
         for file in self.files:
             text = file.text[:characters_left]
-            files.append(VisibleFile(file.visible_path, text, file.total))
+            files.append(VisibleFile(file.visible_path, text, file.total_chars))
             characters_left -= len(text)
         return tuple(files)
 
@@ -252,14 +252,14 @@ def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
     context_limit = CONTEXT_CHARS
     if endpoint is not None:
         context_limit = endpoint.profile.limits.context_chars or CONTEXT_CHARS
-        if kind_of(endpoint).sees_all:  # the tier's limit doesn't apply
+        if kind_of(endpoint).ignores_tier_limit:  # the tier's limit doesn't apply
             return context_limit
     tier_limit = tier.max_chars or CONTEXT_CHARS
     return min(tier_limit, context_limit)
 
 
 def is_cut(files: Sequence[VisibleFile]) -> bool:
-    return any(len(file.text) < file.total for file in files)
+    return any(len(file.text) < file.total_chars for file in files)
 
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -283,7 +283,7 @@ class ComparisonInput:
         }
 
     @property
-    def size(self) -> int:
+    def char_count(self) -> int:
         return len(self.prompt) + sum(len(file.text) for file in self.files)
 
     @property
@@ -299,14 +299,14 @@ class ComparisonInput:
         return next(other for other in self.letters if self.file(other).sha256 == sha256)
 
     @property
-    def distinct(self) -> tuple[str, ...]:
+    def distinct_letters(self) -> tuple[str, ...]:
         """The letters of the subjects, without copies of earlier ones."""
         return tuple(letter for letter in self.letters if self.original(letter) == letter)
 
     @property
     def is_one_text(self) -> bool:
         """Whether all subjects have the same text."""
-        return len(self.distinct) == 1
+        return len(self.distinct_letters) == 1
 
     def author(self, letter: str) -> str | None:
         # There can be fewer authors than letters.
@@ -392,7 +392,7 @@ class Candidates(NamedTuple):
     families_of_some_texts: tuple[str, ...] = ()
 
     @property
-    def size(self) -> int:
+    def char_count(self) -> int:
         texts = [candidate.text for candidate in self.candidates]
         return sum(map(len, [self.query.text, *self.query.turns, *texts]))
 
@@ -485,7 +485,7 @@ def decode(path: str, data: bytes, name: str | None = None) -> File:
 
     shortened_text = text[:CONTEXT_CHARS]
     sha256 = hashlib.sha256(data).hexdigest()  # of the whole file
-    return File(encodable(path), shortened_text, sha256, total=len(text))
+    return File(encodable(path), shortened_text, sha256, total_chars=len(text))
 
 
 def _refuse_binary(data: bytes, name: str) -> None:

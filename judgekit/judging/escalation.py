@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
     name: str
     applies: Callable[..., bool]
-    come_to: Callable[..., Step]
+    choose_step: Callable[..., Step]
     tasks: tuple[Task, ...]
     overrules: bool = False
     """Whether it looks at an end reached by a row above."""
@@ -158,7 +158,7 @@ def decide(evidence_by_tier: Evidence, rules: EscalationRules) -> Step:
         if row.overrules:
             step = _overrule(step, row, situation)
         elif step is None and row.applies(situation):
-            step = _note_reason(row, row.come_to(situation))
+            step = _note_reason(row, row.choose_step(situation))
 
     assert step is not None, "the last row that ends a judging applies whenever no other did"  # noqa: S101
     if isinstance(step, End):
@@ -169,7 +169,7 @@ def decide(evidence_by_tier: Evidence, rules: EscalationRules) -> Step:
 def _overrule(step: Step | None, row: Row, situation: Situation) -> Step | None:
     """Replace an end with the step of a row that overrules it. Any other step stays as it is."""
     if isinstance(step, End) and row.applies(situation, step):
-        new_step = row.come_to(situation, step)
+        new_step = row.choose_step(situation, step)
         return _note_reason(row, new_step, overruled=step)
     return step
 
@@ -178,7 +178,7 @@ def _note_reason(row: Row, step: Step, overruled: End | None = None) -> Step:
     """Add the row's name, and the end that it overruled, to an end. An `Ask` stays as it is."""
     if isinstance(step, Ask):
         return step
-    return replace(step, because=row.name, overruled=overruled)
+    return replace(step, because=row.name, overruled_end=overruled)
 
 
 def _rate_consensus(now: Situation, end: End) -> Consensus:
@@ -234,7 +234,7 @@ def _is_answer_of_only_jury(now: Situation, end: End) -> bool:
 
 def _rate_ranking_consensus(now: Situation, end: End) -> Consensus:
     """Rate how far a ranking's tiers agree on the best subject."""
-    standings = [evidence.standing for evidence in now.complete if evidence.standing]
+    standings = [evidence.standing for evidence in now.complete_evidence if evidence.standing]
     if len(standings) == 1:
         return "single"
     # Without a best subject, the tiers can't be unanimous about it. `COPIED_ROW` is a tie, but only because
@@ -244,6 +244,6 @@ def _rate_ranking_consensus(now: Situation, end: End) -> Consensus:
         return "majority"
 
     last_standing = standings[-1]  # its order takes the scores of all tiers into account
-    best = last_standing.order[0]
+    best = last_standing.ranked_letters[0]
     is_unanimous = all(standing.leader == best for standing in standings)
     return "unanimous" if is_unanimous else "majority"

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 class Standing(NamedTuple):
     """The subjects ordered by all tiers so far, best first."""
 
-    order: tuple[str, ...]
-    near: int
+    ranked_letters: tuple[str, ...]
+    near_best_count: int
     """The number of subjects near enough to the best to go up with it, including itself."""
-    level: int
+    best_count: int
     """The number of subjects with the best score."""
     leader: str
     """The best by this tier alone."""
-    heard: frozenset[str]
+    heard_models: frozenset[str]
     """The models behind the scores."""
 
     def is_won(self, mode: ModeName) -> bool:
         """Whether the best is far enough ahead to win; in lenient mode any lead is enough."""
-        return (self.near if mode == "strict" else self.level) == 1
+        return (self.near_best_count if mode == "strict" else self.best_count) == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class TierEvidence:
     """How many of a tier's families agree with its outcome; None if all do."""
     is_divided: bool = False
     """Whether its jury is so divided that another tier must settle it."""
-    sees_all: bool = True
+    sees_whole_text: bool = True
     gives_reasons: bool = True
     is_own_family: bool = False
     """Whether only models from the winner's own family came to this outcome."""
@@ -106,7 +106,7 @@ def read_document(
     `sees_all` means that they were shown the complete document. `speakers` are the models that answered.
     """
     if not opinion:
-        return replace(FAILED, sees_all=sees_all)
+        return replace(FAILED, sees_whole_text=sees_all)
 
     # How far the scores are above the threshold for an acceptance, or below it if negative.
     leaning = None
@@ -121,7 +121,7 @@ def read_document(
         leaning=leaning,
         agreement=_read_agreement(opinion.divided),
         is_divided=opinion.divided is not None,
-        sees_all=sees_all,
+        sees_whole_text=sees_all,
         gives_reasons=gives_reasons,
         models=speakers.models,
         families=speakers.families,
@@ -137,7 +137,7 @@ def read_candidate(
     probability from 50 %.
     """
     if mark is None:
-        return replace(FAILED, sees_all=sees_all)
+        return replace(FAILED, sees_whole_text=sees_all)
     leaning = None
     if decides and mark.probability is not None:
         leaning = round(mark.probability - jury.EVEN, MARGIN_DECIMALS)
@@ -147,7 +147,7 @@ def read_candidate(
         leaning=leaning,
         agreement=_read_agreement(mark.divided),
         is_divided=mark.divided is not None,
-        sees_all=sees_all,
+        sees_whole_text=sees_all,
     )
 
 
@@ -169,7 +169,7 @@ def read_pair(
             outcome=outcomes[tier],
             margin=vote.lead,
             agreement=vote.agreement,
-            sees_all=tier not in cut,
+            sees_whole_text=tier not in cut,
             is_own_family=_is_vote_by_own_family(vote, favouring_families),
             models=vote.models,
             families=vote.families,
@@ -200,7 +200,7 @@ def read_ranking(
     evidence = {}
     for ranked in tiers:
         if not ranked.means:
-            evidence[ranked.tier] = replace(FAILED, sees_all=not ranked.is_cut)
+            evidence[ranked.tier] = replace(FAILED, sees_whole_text=not ranked.is_cut)
             continue
         near_margin = margins.get(ranked.tier, 0.0)
         standing = _build_standing(ranked, ranked.means, near_margin)
@@ -214,11 +214,11 @@ def _build_standing(ranked: RankedTier, means: Mapping[str, float], near_margin:
     near_best = contending(means, near_margin)
     equal_to_best = contending(means, 0.0)
     return Standing(
-        order=tuple(order),
-        near=len(near_best),
-        level=len(equal_to_best),
+        ranked_letters=tuple(order),
+        near_best_count=len(near_best),
+        best_count=len(equal_to_best),
         leader=ranked.leader,
-        heard=frozenset(voter.model for voter in ranked.voters),
+        heard_models=frozenset(voter.model for voter in ranked.voters),
     )
 
 
@@ -226,17 +226,17 @@ def _read_ranked_tier(
     ranked: RankedTier, standing: Standing, favouring_families: Mapping[str, Collection[str]]
 ) -> TierEvidence:
     """Convert a tier's ranking to evidence, which includes its standing."""
-    best = standing.order[0]
+    best = standing.ranked_letters[0]
     families = frozenset(voter.family for voter in ranked.voters)
     margin = None
-    if ranked.lead and ranked.is_known and not ranked.is_cut:
+    if ranked.lead and ranked.matches_calibration and not ranked.is_cut:
         margin = ranked.lead
     return TierEvidence(
         outcome="accept" if ranked.lead else "improve",
         margin=margin,
-        sees_all=not ranked.is_cut,
+        sees_whole_text=not ranked.is_cut,
         is_own_family=families.issubset(favouring_families.get(best, ())),
-        models=standing.heard,
+        models=standing.heard_models,
         families=families,
         standing=standing,
     )

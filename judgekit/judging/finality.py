@@ -43,18 +43,18 @@ class FinalityRules:
 
     id: str = ""
     rules: tuple[FinalityRule, ...] = ()
-    last: TierName | None = None
+    last_tier: TierName | None = None
     """The tier whose opinion is always final, if there is one."""
-    read: frozenset[tuple[TierName, str, ScoreSource]] = frozenset()
+    score_sources: frozenset[tuple[TierName, str, ScoreSource]] = frozenset()
     """How each tier's models' opinions were read; empty if that doesn't matter."""
-    answered: frozenset[tuple[TierName, str, str]] = frozenset()
+    answering_models: frozenset[tuple[TierName, str, str]] = frozenset()
     """The model that answered under each name, by tier; empty if that doesn't matter."""
 
     def knows(self, tier: TierName, sources: Iterable[tuple[str, ScoreSource]]) -> bool:
         """Whether the calibration covers a tier's opinions, given how each model's were read."""
-        if not self.read:  # an older calibration covers all
+        if not self.score_sources:  # an older calibration covers all
             return True
-        return all((tier, model, source) in self.read for model, source in sources)
+        return all((tier, model, source) in self.score_sources for model, source in sources)
 
     def find_other_model(self, tier: TierName, answers: Iterable[tuple[str, str]]) -> str:
         """Explain that another model answers now than for the calibration, or return "" if it's the same.
@@ -72,7 +72,7 @@ class FinalityRules:
     def _list_earlier_names(self, tier: TierName, asked_name: str) -> list[str]:
         """List the names in the replies to a requested model name, when the calibration was made."""
         earlier_names = set()
-        for earlier_tier, model, name in self.answered:
+        for earlier_tier, model, name in self.answering_models:
             if earlier_tier == tier and model == asked_name:
                 earlier_names.add(name)
         return sorted(earlier_names)
@@ -104,7 +104,7 @@ class FinalityRules:
         """Whether a tier's opinion is final."""
         if seen[tier] is None:
             return False
-        return tier == self.last or self._allows(tier, seen, margins.get(tier), stands=None)
+        return tier == self.last_tier or self._allows(tier, seen, margins.get(tier), stands=None)
 
     def stands(
         self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]

@@ -59,15 +59,15 @@ class Opinion:
     scores: dict[str, float]
     reasoning: str = ""
     findings: tuple[Finding, ...] = ()
-    said: str | None = None
+    stated_word: str | None = None
     """The model's own verdict word, which decides nothing."""
-    samples: int = 1
+    sample_count: int = 1
     """The number of replies to the same question that the scores average."""
     divided: bool | None = None
     """For a jury with different outcomes: whether most families came to this one."""
     dimensions: tuple[str, ...] = ()
     """The dimensions mentioned in the reasoning."""
-    expected: tuple[str, ...] = ()
+    expected_value_names: tuple[str, ...] = ()
     """The dimensions whose scores are expectations over the scale."""
     probabilities: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """A decision model's probabilities, by dimension and answer."""

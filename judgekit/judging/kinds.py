@@ -19,9 +19,9 @@ class ModelKind(NamedTuple):
     """Whether it gives reasons, and may answer differently when asked again."""
     shows_probabilities: bool = False
     """Whether an opinion has the probability of each answer."""
-    sees_all: bool = False
+    ignores_tier_limit: bool = False
     """Whether it ignores a tier's limit: at a hundredth of the price the limit saves nothing."""
-    names_texts: bool = False
+    needs_random_labels: bool = False
     """Whether two texts get random labels, because a model's text could otherwise name them."""
     candidates_at_once: int | None = None
     """The number of candidates it's asked about together; None for all."""
@@ -34,13 +34,13 @@ class ModelKind(NamedTuple):
 WRITES = ModelKind(
     "writes",
     gives_reasons=True,
-    names_texts=True,
+    needs_random_labels=True,
     candidates_at_once=15,  # with a longer list it overlooks more and takes longer
 )
 DECIDES = ModelKind(
     "decides",
     shows_probabilities=True,
-    sees_all=True,
+    ignores_tier_limit=True,
     is_bound_by_words=True,
     source="decided",
 )

@@ -22,10 +22,10 @@ _GIT_ENTRY_NAME = ".git"  # a folder, or a file in worktrees and submodules
 
 @dataclass(frozen=True)
 class NamedInputs:
-    """The files that data in `folder` may name: those in `base`, relative to it or to the folder."""
+    """The files that data in `folder` may name: those in `base_folder`, relative to it or to the folder."""
 
     folder: Path
-    base: Path
+    base_folder: Path
 
     @classmethod
     def of(cls, data: Path, base: Path | None = None) -> NamedInputs:
@@ -51,9 +51,9 @@ class NamedInputs:
 
         Raises `InputError` if the file doesn't exist, or isn't in the base folder.
         """
-        base = self.base.resolve()
+        base = self.base_folder.resolve()
         leads_outside = False
-        folders = dict.fromkeys((self.base, self.folder))  # just one if they're the same
+        folders = dict.fromkeys((self.base_folder, self.folder))  # just one if they're the same
         for folder in folders:
             path, is_there = _resolve_name(folder, name)
             if not path.is_relative_to(base):
@@ -63,8 +63,10 @@ class NamedInputs:
 
         if leads_outside:
             remedy = "name the folder that holds the files with --base DIR"
-            raise InputError(f"{escaped(name)} is outside of {self.base}; {remedy}")
-        raise InputError(f"{escaped(name)} cannot be read (there is no such file in {self.base})")
+            raise InputError(f"{escaped(name)} is outside of {self.base_folder}; {remedy}")
+        raise InputError(
+            f"{escaped(name)} cannot be read (there is no such file in {self.base_folder})"
+        )
 
     @cached_property
     def _tracked(self) -> frozenset[Path] | None:
@@ -72,7 +74,7 @@ class NamedInputs:
 
         Raises `InputError` if git fails.
         """
-        base = self.base.resolve()
+        base = self.base_folder.resolve()
         if find_checkout(base) is None:
             return None
         try:

@@ -88,7 +88,7 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
     noise = Noise(
         schema=SCHEMA,
         made=datetime.now(UTC),
-        rubric=rubric_ref(judge.settings.loaded),
+        rubric=rubric_ref(judge.settings.loaded_rubric),
         mode=judge.settings.mode,
         models=fingerprint(judge.settings).models,
         cases=cases,
@@ -119,8 +119,8 @@ def _list_noise_factors(judge: DocumentJudge) -> list[Any]:
     """
     settings = judge.settings
     panel = fingerprint(settings)
-    questions_sha256 = hash_questions(settings.loaded, settings.mode)
-    prompt_hashes = [settings.loaded.sha256, judge.rubric.prompt.sha256, questions_sha256]
+    questions_sha256 = hash_questions(settings.loaded_rubric, settings.mode)
+    prompt_hashes = [settings.loaded_rubric.sha256, judge.rubric.prompt.sha256, questions_sha256]
     calibration_id = settings.finality.id if settings.finality else ""
     tier_factors = [settings.margin, calibration_id]
     return [
@@ -128,7 +128,7 @@ def _list_noise_factors(judge: DocumentJudge) -> list[Any]:
         prompt_hashes,
         panel.models,
         panel.asked.model_dump(),
-        _sort_sources(panel.able),
+        _sort_sources(panel.sources_by_tier),
         panel.asking,
         tier_factors,
     ]

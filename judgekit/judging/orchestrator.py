@@ -45,13 +45,13 @@ Record = TypeVar("Record")
 class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     """Judges subjects by its settings; `cache` holds replies from earlier judgings.
 
-    `instead` replaces the loop for a prepared subject: on another machine, or at another depth.
+    `judge_instead` replaces the loop for a prepared subject: on another machine, or at another depth.
     """
 
     gateway: Gateway
     settings: JudgeSettings
     cache: ReplyCache | None = None
-    instead: Callable[[Any, JudgingState[Any]], Awaitable[Any]] | None = None
+    judge_instead: Callable[[Any, JudgingState[Any]], Awaitable[Any]] | None = None
 
     # --- Defined by each task
 
@@ -99,18 +99,18 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         # If the secrets can't be removed, nothing is sent to a model.
         remove_secrets = partial(judge.redacted, attributed)
         try:
-            state.subject, state.secrets = await state.session.prepare(
-                remove_secrets, attributed.size
+            state.subject, state.secret_count = await state.session.prepare(
+                remove_secrets, attributed.char_count
             )
         except GatewayError as error:
             return judge.unjudged(state, f"{error.kind} ({error.message})")
 
         # The user can choose to refuse subjects with secrets.
-        state.refused = judge.settings.refusal(state.secrets)
-        if state.refused or judge.instead is None:
+        state.refusal_reason = judge.settings.refusal(state.secret_count)
+        if state.refusal_reason or judge.judge_instead is None:
             return await judge.run(state)
         # It can be judged on another machine, at another depth, or by one tier.
-        record: Record = await judge.instead(judge, state)
+        record: Record = await judge.judge_instead(judge, state)
         return record
 
     async def _drop_author_families(self, attributed: Subject) -> Self:
@@ -123,7 +123,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     async def run(self, state: JudgingState[Subject]) -> Record:
         """Ask tier after tier about a prepared subject until the result is certain, and return the record."""
         self.note_refusal_and_cuts(state)
-        if not self.models_by_tier or state.refused:
+        if not self.models_by_tier or state.refusal_reason:
             return self.record(state, UNASKED)
 
         judge = self
@@ -166,7 +166,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     def unjudged(self, state: JudgingState[Subject], why: str) -> Record:
         """Build the record of a subject that no model judged, with the reason."""
-        state.refused = why
+        state.refusal_reason = why
         judge = self.with_settings(finality=None, calibration_warning=None)
         return judge.record(state, UNASKED)
 
@@ -210,7 +210,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     @property
     def rubric(self) -> AnyRubric:
-        return self.settings.loaded.rubric  # type: ignore[return-value]  # the library saw to it
+        return self.settings.loaded_rubric.rubric  # type: ignore[return-value]  # the library saw to it
 
     @property
     def models_by_tier(self) -> Tiers:
@@ -219,7 +219,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     @property
     def is_remote(self) -> bool:
         """Whether another machine asks the models."""
-        return self.instead is not None and not self.models_by_tier
+        return self.judge_instead is not None and not self.models_by_tier
 
     def with_settings(self, **changes: Any) -> Self:  # noqa: ANN401 - any setting
         """Copy the judge with some settings changed."""

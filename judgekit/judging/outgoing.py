@@ -36,7 +36,7 @@ def redact_document(document: Document) -> tuple[Document, int]:
 def redact_file(file: File) -> tuple[File, int]:
     """Replace the secrets in a file's text and names. Returns the new file and the number of secrets."""
     text = file.text
-    missing_chars = file.total - len(file.text)
+    missing_chars = file.total_chars - len(file.text)
     was_truncated = missing_chars != 0
     if was_truncated:
         # The last word could be the beginning of a secret, which can't be recognised.
@@ -53,7 +53,8 @@ def redact_file(file: File) -> tuple[File, int]:
     redacted_file = replace(
         file,
         text=redacted_text,
-        total=len(redacted_text) + missing_chars,  # so that a truncated file still counts as one
+        total_chars=len(redacted_text)
+        + missing_chars,  # so that a truncated file still counts as one
         alias=redacted_alias,
     )
     return redacted_file, text_secrets + path_secrets + alias_secrets

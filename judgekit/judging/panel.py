@@ -177,7 +177,10 @@ def _replace_with_settings(
     """
     families_named_by_user = set(families) - settings.project_named_families
     panel = replace_families(
-        models_by_tier, families_named_by_user, settings.others, mixed=settings.is_mixed
+        models_by_tier,
+        families_named_by_user,
+        settings.find_other_panels,
+        mixed=settings.needs_mixed_families,
     )
     # A project must not send texts to another provider by naming a family. So the models of its families are
     # replaced without `others`, from other tiers of the same panel.
@@ -280,7 +283,7 @@ def requested_panel(
     if only_model:
         name = encodable(only_model)
         names_by_tier: dict[TierName, list[str] | None] = {tier: [name] for tier in TIERS}
-        return PanelRequest(names_by_tier, allow, order, by="named by --model")
+        return PanelRequest(names_by_tier, allow, order, models_named_by="named by --model")
 
     variables_name_models = any(environ.get(name, "").strip() for name in _MODEL_VARIABLES)
     if variables_name_models:
@@ -308,8 +311,8 @@ def _request_configured_panel(
         {tier: getattr(tiers, tier) for tier in TIERS},
         config.providers.allow,
         config.providers.order,
-        listed_only=projects_tiers,
-        mixed=trusted_config.judge.panel == "mixed",
+        project_named_tiers=projects_tiers,
+        needs_mixed_families=trusted_config.judge.panel == "mixed",
     )
 
 
@@ -336,7 +339,10 @@ def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str
     is_mixed = config.judge.panel == "mixed"
     for family in _list_families(panel):
         if family != UNKNOWN_FAMILY:
-            yield family, replace_families(panel, [family], resolved.others, mixed=is_mixed)
+            yield (
+                family,
+                replace_families(panel, [family], resolved.find_other_panels, mixed=is_mixed),
+            )
 
 
 def project_named_families(

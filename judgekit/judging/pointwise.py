@@ -268,7 +268,7 @@ class TokenReader:
     """Asks a model each question separately, followed by controls as long as they matter."""
 
     @property
-    def bars(self) -> Sequence[float]:
+    def reading_thresholds(self) -> Sequence[float]:
         return (MIN_MASS, MIN_LEAD, MIN_GAIN, MIN_GAIN_OVER_MEMORY, ALTERNATIVES)
 
     def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
@@ -343,7 +343,7 @@ def _make_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQues
     questions = {}
     for name, question in questionnaire.questions.items():
         questions[name] = _phrase_question(question)
-    examples = [(context(fence), answer) for context, answer in questionnaire.turns]
+    examples = [(context(fence), answer) for context, answer in questionnaire.example_turns]
     return PointwiseQuestions(
         system=questionnaire.guarded_system(fence),
         context=questionnaire.context(fence),
@@ -369,14 +369,14 @@ def _list_tokens(questions: Iterable[TypedQuestion]) -> list[str]:
 def _phrase_question(question: TypedQuestion) -> str:
     """Phrase a question for an answer of one token. Only the ends of a scale get labels."""
     if question.kind == "predicate":
-        return f"{question.ideal}\nAnswer with one word, yes or no."
+        return f"{question.text_with_qualities}\nAnswer with one word, yes or no."
     if question.kind == "choice":
         choices = " or ".join(question.options)
         ask = f"Which of the two texts is better, {choices}? Answer with one number."
         return f"{question.text}\n{ask}"
     points = [f"{value} ({label})" for value, label in question.options.items()]
     scale = f"from {points[0]} to {points[-1]}"
-    return f"{question.ideal}\nRate the text above {scale}. Answer with one number."
+    return f"{question.text_with_qualities}\nRate the text above {scale}. Answer with one number."
 
 
 def _average_points(questionnaire: Questionnaire, shares: Shares) -> dict[str, float]:

@@ -72,8 +72,8 @@ def _write_sources(fence: Fence, sources: Sequence[VisibleFile], heading: str) -
 def _fence_files(fence: Fence, files: Sequence[VisibleFile], **attributes: str) -> Iterator[str]:
     """Yield each file in a fence. If a file is truncated, yield a sentence about that first."""
     for file in files:
-        if len(file.text) < file.total:
-            yield f"The next text is cut after {len(file.text)} of its {file.total} characters."
+        if len(file.text) < file.total_chars:
+            yield f"The next text is cut after {len(file.text)} of its {file.total_chars} characters."
         yield fence.around(file.text, path=file.path, **attributes)
 
 
@@ -350,6 +350,6 @@ def messages(
     """Build the prompt: trusted text goes into the system message, all other text into the user's message."""
     trusted = "\n\n".join([system, *rules]) + "\n\n"
     # The guard, which explains the fence, contains a nonce, so it comes last, and servers can cache the rest.
-    system_message = Message("system", f"{trusted}{fence.guard}", stable=len(trusted))
+    system_message = Message("system", f"{trusted}{fence.guard}", stable_chars=len(trusted))
     user_message = Message("user", "\n\n".join(blocks))
     return system_message, user_message

@@ -44,13 +44,13 @@ class ModelTurn(Generic[Opinion]):
     """All calls to one model in a tier, and their combined answer."""
 
     endpoint: Endpoint
-    calls: Sequence[Answer[Any]]
+    call_answers: Sequence[Answer[Any]]
     answer: Answer[Opinion]
 
     def answering_names(self) -> set[str]:
         """Return the names of the models that answered. The requested name can be an alias."""
         names = set()
-        for answer in (*self.calls, self.answer):
+        for answer in (*self.call_answers, self.answer):
             if answer.value:
                 names.add(answering_name(self.endpoint.model, answer.model))
         return names
@@ -99,7 +99,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
 
     @property
     def rubric(self) -> AnyRubric:
-        return self.settings.loaded.rubric  # type: ignore[return-value]  # the library saw to it
+        return self.settings.loaded_rubric.rubric  # type: ignore[return-value]  # the library saw to it
 
     @property
     def mode(self) -> ModeName:
@@ -214,7 +214,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
 
     @property
     @abstractmethod
-    def bars(self) -> Sequence[float]:
+    def reading_thresholds(self) -> Sequence[float]:
         """The thresholds for the task's reading of answers."""
 
     @abstractmethod
@@ -270,7 +270,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
 
     def words_sha256(self, kind: ModelKind) -> str:
         """Hash the questions to a kind of model under this rubric, and the thresholds for its answers."""
-        default_settings = JudgeSettings(loaded=self.settings.loaded, mode=self.mode)
+        default_settings = JudgeSettings(loaded_rubric=self.settings.loaded_rubric, mode=self.mode)
         return hash_words(type(self), default_settings, kind)
 
 
@@ -278,7 +278,7 @@ def hash_words(
     question: type[AskedQuestion[Any, Any, Any, Any]], settings: JudgeSettings, kind: ModelKind
 ) -> str:
     """Hash the wording of the questions for a kind of model, and the thresholds for its answers. Cached."""
-    key = (question, settings.loaded.sha256, settings.mode, kind)
+    key = (question, settings.loaded_rubric.sha256, settings.mode, kind)
     if key not in _hashes:
         _hashes[key] = _compute_words_hash(question, settings, kind)
     return _hashes[key]
@@ -293,10 +293,10 @@ def _compute_words_hash(
     """
     asker = ASKERS[kind]
     model = example_of(kind)
-    hashed_parts: list[Any] = [asker.bars]
+    hashed_parts: list[Any] = [asker.reading_thresholds]
     for tier in TIERS:
         tier_question = question.about_fixed_subject(settings, tier)
-        hashed_parts.append(tier_question.bars)
+        hashed_parts.append(tier_question.reading_thresholds)
         for questionnaire in tier_question.questionnaires(model):
             hashed_parts.append(_write_portable_words(asker, questionnaire))
     return sha256(hashed_parts)
@@ -316,4 +316,4 @@ def _write_portable_words(asker: Asker, questionnaire: Questionnaire) -> str:
 def example_of(kind: ModelKind) -> Endpoint:
     """Build an example model of a kind, to see its prompts. It can't be called."""
     model = replay.recorded_model("m", registry.UNKNOWN_FAMILY)
-    return replace(model, decides=kind is DECIDES, pointwise=kind is READS_TOKENS)
+    return replace(model, decides=kind is DECIDES, is_pointwise=kind is READS_TOKENS)

@@ -49,7 +49,7 @@ class TypedQuestion:
         return tuple(self.options)
 
     @property
-    def ideal(self) -> str:
+    def text_with_qualities(self) -> str:
         """The question, followed by the qualities of a good text."""
         if not self.look_for:
             return self.text
@@ -67,9 +67,9 @@ class Questionnaire:
     instructions: str = ""
     """The tier's instructions, for models that explain their answers."""
     context: Context
-    size: int = 0
+    char_count: int = 0
     """The length of the context in characters."""
-    cut_at: int | None = None
+    cut_at_chars: int | None = None
     """The limit in characters if the text is sent cut; None if it's sent whole."""
     questions: Mapping[str, TypedQuestion]
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -83,9 +83,9 @@ class Questionnaire:
     """A heading, and texts with their scores."""
     are_examples_for_all: bool = False
     """Whether models that write see them too."""
-    turns: Sequence[tuple[Context, str]] = ()
+    example_turns: Sequence[tuple[Context, str]] = ()
     """Examples as turns of a conversation: a question, and the one right word."""
-    earlier: Sequence[str] = ()
+    earlier_opinions: Sequence[str] = ()
     """Other models' opinions of the subject, shown only to models that write."""
     findings: tuple[Sequence[str], Sequence[str]] | None = None
     """After a review: the findings that were upheld, and those nobody checked."""
@@ -131,15 +131,15 @@ class Answers:
     """One model's answers by question name; in a listing the name is `LABEL.NAME`."""
 
     points: Points = field(default_factory=dict)
-    shares: Shares = field(default_factory=dict)
+    probabilities_by_question: Shares = field(default_factory=dict)
     """The probabilities, from models that give them."""
     choice: str = TIE
     """The text that a model names as the better one."""
     reasoning: str = ""
     findings: tuple[Finding, ...] = ()
-    said: str | None = None
+    stated_word: str | None = None
     """The model's own verdict word, which decides nothing."""
-    expected: tuple[str, ...] = ()
+    expected_value_names: tuple[str, ...] = ()
     """The questions whose points are expectations, from the probabilities of a reply's tokens."""
 
 
@@ -161,7 +161,7 @@ class Asker(Protocol):
     """Asks models of one kind."""
 
     @property
-    def bars(self) -> Sequence[float]:
+    def reading_thresholds(self) -> Sequence[float]:
         """The thresholds for reading answers: with others, the same reply is another opinion."""
         ...
 

@@ -22,6 +22,6 @@ if TYPE_CHECKING:
 
 def hash_questions(loaded: LoadedRubric, mode: ModeName) -> str:
     """Hash the questions to all kinds of models under a rubric and a mode."""
-    settings = JudgeSettings(loaded=loaded, mode=mode)
+    settings = JudgeSettings(loaded_rubric=loaded, mode=mode)
     question = question_of(loaded.rubric)
     return sha256([hash_words(question, settings, kind) for kind in KINDS])

@@ -51,8 +51,8 @@ ANONYMOUS_NAME = "text"  # the name that models see, because a path could reveal
 class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[str, Opinion]]):
     """Asks a tier's models about each of these `letters` as about a document."""
 
-    before: Sequence[RankedTier]
-    models: Sequence[Endpoint]
+    earlier_rankings: Sequence[RankedTier]
+    endpoints: Sequence[Endpoint]
     letters: Sequence[str]
 
     def score_question(self, letter: str) -> ScoreQuestion:
@@ -61,14 +61,16 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         document = Document((file,), letter, TaskDescription(self.subject.prompt))
         # The tiebreaker doesn't see other tiers' opinions here, so it gets the instructions of the deep tier.
         instructions: TierName = "deep" if self.tier == "tiebreaker" else self.tier
-        return ScoreQuestion(self.settings, document, self.tier, instructions, compared=True)
+        return ScoreQuestion(
+            self.settings, document, self.tier, instructions, is_for_comparison=True
+        )
 
     @property
     def is_cut(self) -> bool:
         """Whether a subject is truncated for any of the tier's models."""
         for letter in self.letters:
             document = self.score_question(letter).subject
-            for model in self.models:
+            for model in self.endpoints:
                 if is_cut(document.visible_files(self.limits, model)):
                     return True
         return False
@@ -107,7 +109,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         # Other subjects' costs may have been added to `session` meanwhile, so only add this subject's.
         own_cost = own_session.spent_usd - spent_before
         session.spent_usd += own_cost
-        session.unpriced |= own_session.unpriced
+        session.has_unpriced_calls |= own_session.has_unpriced_calls
         return turn.answer
 
     def opinion(self, samples: Sequence[Sequence[Opinion | None]]) -> dict[str, Opinion]:
@@ -126,7 +128,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         # Only a calibration depends on how the scores were read.
         is_known = calibration is None or calibration.knows(self.tier, _collect_sources(answered))
         return rank(
-            self.before,
+            self.earlier_rankings,
             self.tier,
             self.letters,
             self._collect_means(answered),
@@ -156,7 +158,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         for position, letter in enumerate(self.letters):
             score_question = self.score_question(letter)
             for turn in turns:
-                call = turn.calls[position]
+                call = turn.call_answers[position]
                 opinion = call.record_value(score_question.record)
                 rounds.append(
                     CompareRound(
@@ -189,14 +191,14 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         """Refuse a comparison if the rubric needs an input that comparisons don't have."""
         # Dataclasses with slots are made anew, and `super()` would look for the old class.
         ComparisonJudge.note_refusal_and_cuts(self, state)
-        if state.refused or not self.models_by_tier:
+        if state.refusal_reason or not self.models_by_tier:
             return
 
         # The rubric is for single documents, so check one of the texts as a document.
         first_tier = next(iter(self.models_by_tier))
         question_about_a = self.question(first_tier, state).score_question("A")
         document = question_about_a.subject
-        state.refused = document.lacks(self.rubric) or ""
+        state.refusal_reason = document.lacks(self.rubric) or ""
 
     def question(self, tier: TierName, state: JudgingState[ComparisonInput]) -> RankingQuestion:
         """Build the question for a tier: about all subjects, or for later tiers only about the contenders."""
@@ -204,8 +206,8 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
             self.settings,
             state.subject,
             tier,
-            before=list(state.opinions.values()),
-            models=self.models_by_tier.get(tier, ()),
+            earlier_rankings=list(state.opinions.values()),
+            endpoints=self.models_by_tier.get(tier, ()),
             letters=self._choose_letters(state),
         )
 
@@ -213,11 +215,11 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         """Choose the subjects that the next tier is asked about."""
         is_first_tier = not state.opinions
         if is_first_tier:
-            return state.subject.distinct
+            return state.subject.distinct_letters
         step = self.step(state)
         if isinstance(step, Ask):
-            return step.about
-        return state.subject.distinct
+            return step.letters
+        return state.subject.distinct_letters
 
     def evidence(self, state: JudgingState[ComparisonInput]) -> Evidence:
         """Convert the tiers' rankings to evidence."""
@@ -235,8 +237,10 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         subject = state.subject
         return replace(
             self.settings.escalation_rules("ranking"),
-            letters=subject.distinct,
-            copied=[letter for letter in subject.distinct if _has_copies(subject, letter)],
+            letters=subject.distinct_letters,
+            copied_letters=[
+                letter for letter in subject.distinct_letters if _has_copies(subject, letter)
+            ],
             authors=_find_best_authors(state),
         )
 

@@ -49,8 +49,8 @@ class ReplyFile:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or Path(environment.REPLIES.path())
-        self._opened: sqlite3.Connection | None = None
-        self._opened_by = 0  # id of the process that opened the connection
+        self._connection: sqlite3.Connection | None = None
+        self._connection_pid = 0  # id of the process that opened the connection
         self._is_trimmed = False  # whether expired replies were removed
         self._has_waited = False  # whether a statement had to wait for another process
 
@@ -66,7 +66,7 @@ class ReplyFile:
         if not self._path.is_file():
             return None
         row = self._execute("SELECT reply, ? - at FROM reply WHERE key = ?", time.time(), key)
-        return None if row is None else StoredText(text=row[0], age=row[1])
+        return None if row is None else StoredText(text=row[0], age_seconds=row[1])
 
     def write_reply(self, key: str, text: str) -> None:
         """Store a text under a key, ignoring failures. The first call also removes expired texts."""
@@ -147,11 +147,11 @@ class ReplyFile:
         Raises `OSError` or `sqlite3.Error`.
         """
         # A forked process can't use its parent's connection, so open a new one after a fork.
-        is_inherited = self._opened_by != os.getpid()
-        if self._opened is None or is_inherited:
-            self._opened = self._open()
-            self._opened_by = os.getpid()
-        return self._opened
+        is_inherited = self._connection_pid != os.getpid()
+        if self._connection is None or is_inherited:
+            self._connection = self._open()
+            self._connection_pid = os.getpid()
+        return self._connection
 
     def _repair(
         self, error: sqlite3.Error, statement: str, values: tuple[str | float, ...]
@@ -159,12 +159,12 @@ class ReplyFile:
         """Make room in a full file and repeat the statement, or remove a damaged file."""
         code = _read_error_code(error)
         is_full = code == sqlite3.SQLITE_FULL
-        if is_full and self._opened is not None:
+        if is_full and self._connection is not None:
             with suppress(sqlite3.Error):
                 kept_bytes = MAX_BYTES // 4  # the newest replies
-                self._opened.execute(_DELETE_OLDEST_SQL, (kept_bytes,))
+                self._connection.execute(_DELETE_OLDEST_SQL, (kept_bytes,))
                 # Only a write needs room, and it returns no row. So there's no result to return.
-                self._opened.execute(statement, values)
+                self._connection.execute(statement, values)
         elif code in _DAMAGED_FILE_CODES:
             self._remove_damaged()
 
@@ -202,10 +202,10 @@ class ReplyFile:
 
     def _disconnect(self) -> None:
         """Close the connection if there's one."""
-        if self._opened is not None:
+        if self._connection is not None:
             with suppress(sqlite3.Error):
-                self._opened.close()
-            self._opened = None
+                self._connection.close()
+            self._connection = None
 
     def _is_file_damaged(self) -> bool:
         """Whether SQLite finds damage in the file."""

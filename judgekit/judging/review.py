@@ -52,7 +52,7 @@ async def judge_at_depth(
 ) -> Verdict:
     """Judge a prepared document at a depth, such as "quick". `choose` returns the depth for a document."""
     judge.note_refusal_and_cuts(state)
-    if state.refused:  # the verdict has no depth
+    if state.refusal_reason:  # the verdict has no depth
         return await judge.run(state)
 
     # Use a thread, because this may query servers for their models.
@@ -105,8 +105,10 @@ def _choose_panel(settings: JudgeSettings, subject: Document) -> tuple[Endpoint,
     """Pick a reviewing model from each family, except for families that wrote the subject."""
     models_by_tier = panel.fill_in_families(settings.models_by_tier)
     author_families = subject.author_families
-    if settings.is_mixed:  # only a mixed panel can have models of other providers
-        return panel.pick_model_per_family(models_by_tier, settings.others, author_families)
+    if settings.needs_mixed_families:  # only a mixed panel can have models of other providers
+        return panel.pick_model_per_family(
+            models_by_tier, settings.find_other_panels, author_families
+        )
     return panel.pick_model_per_family(models_by_tier, author_families=author_families)
 
 
@@ -114,18 +116,18 @@ def _choose_panel(settings: JudgeSettings, subject: Document) -> tuple[Endpoint,
 class _RaisedFinding:
     """A finding with the families that raised it, and other families' checks by family.
 
-    `dropped` is the reason why it isn't reviewed, or "". `checked` if another family has answered.
+    `drop_reason` is the reason why it isn't reviewed, or "". `is_checked` if another family has answered.
     """
 
     finding: Finding
-    by: dict[str, None] = field(default_factory=dict)
+    raising_families: dict[str, None] = field(default_factory=dict)
     checks: dict[str, CheckReply] = field(default_factory=dict)
-    dropped: str = ""
-    checked: bool = False
+    drop_reason: str = ""
+    is_checked: bool = False
 
     def is_for(self, family: str) -> bool:
         """Whether a family should check the finding."""
-        return not self.dropped and family not in self.by
+        return not self.drop_reason and family not in self.raising_families
 
     def record(self) -> ReviewedFinding:
         """Build the record of the finding's review. Its field `held` is whether the finding is upheld."""
@@ -135,19 +137,19 @@ class _RaisedFinding:
         is_supported = bool(confirming_families) or self._was_raised_twice()
         return ReviewedFinding(
             **self.finding.model_dump(),
-            raised_by=list(self.by),
+            raised_by=list(self.raising_families),
             confirmed_by=confirming_families,
             refuted_by=refuting_families,
             evidence=quotes,
-            held=is_supported and not self.dropped,
-            checked=self.checked,
-            dropped=self.dropped,
+            held=is_supported and not self.drop_reason,
+            checked=self.is_checked,
+            dropped=self.drop_reason,
         )
 
     def _was_raised_twice(self) -> bool:
         """Whether several families raised the finding with a quote, so that they confirm each other."""
         has_quote = self.finding.quote != ""  # it's the same one, or they'd be different findings
-        return has_quote and len(self.by) > 1
+        return has_quote and len(self.raising_families) > 1
 
 
 async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
@@ -179,7 +181,7 @@ def _collect_findings(state: JudgingState[Document], text: str) -> list[_RaisedF
     """
     findings = _merge_findings(state)
     for number, raised in enumerate(findings, 1):
-        raised.dropped = _find_reason_to_drop(number, raised.finding, text)
+        raised.drop_reason = _find_reason_to_drop(number, raised.finding, text)
     return findings
 
 
@@ -190,7 +192,9 @@ def _merge_findings(state: JudgingState[Document]) -> list[_RaisedFinding]:
         for finding in opinion.findings:
             key = (finding.dimension, _normalise(finding.issue), _normalise(finding.quote))
             raised = findings_by_key.setdefault(key, _RaisedFinding(finding))
-            raised.by[endpoint.family] = None  # a dictionary is used as an ordered set
+            raised.raising_families[endpoint.family] = (
+                None  # a dictionary is used as an ordered set
+            )
     return list(findings_by_key.values())
 
 
@@ -246,7 +250,7 @@ def _add_checks(
         return
 
     for number, finding in findings.items():
-        finding.checked = True
+        finding.is_checked = True
         family_check = _choose_check(checks_by_number.get(number, []))
         if family_check:
             finding.checks[family] = family_check
@@ -319,7 +323,7 @@ async def _ask_for_checks(
         endpoint,
         request,
         make_messages=partial(prompt.review_messages, judge.rubric, files, document.task, findings),
-        characters=document.size,
+        characters=document.char_count,
         form=ReviewReply,
         make_value=lambda form, _reply: form,  # the filled-in form already is the value
     )

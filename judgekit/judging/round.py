@@ -60,7 +60,7 @@ class Session:
     call_timeout: float | None = None
     """Seconds for one call, on top of its tier's own timeout."""
     spent_usd: float = 0.0
-    unpriced: bool = False
+    has_unpriced_calls: bool = False
     """Whether some call's cost is unknown."""
     started: float = field(default_factory=time.monotonic)
     fence: Fence = field(default_factory=Fence)
@@ -119,7 +119,7 @@ class Session:
             self.spent_usd += usage_of_failed_call(error).cost_usd or 0.0
             raise
         self.spent_usd += reply.usage.cost_usd or 0.0
-        self.unpriced |= reply.usage.cost_usd is None
+        self.has_unpriced_calls |= reply.usage.cost_usd is None
         return reply
 
     def _check_limit(self) -> None:
@@ -132,7 +132,7 @@ class Session:
         if is_spent:
             problem = f"{self.spent_usd:.4f} of {limit:g} US dollars are spent"
             raise GatewayError(FailureKind.BUDGET, problem, usage=Usage())
-        if self.unpriced:
+        if self.has_unpriced_calls:
             problem = (
                 "the cost of a call is unknown, "
                 f"so the limit of {limit:g} US dollars ends the judging"

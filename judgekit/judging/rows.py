@@ -28,18 +28,18 @@ def is_nobody_asked(now: Situation) -> bool:
 
 def is_failed_but_not_last(now: Situation) -> bool:
     """Whether the tier failed, and there is another one."""
-    return now.latest.outcome is None and now.next_tier is not None
+    return now.latest_evidence.outcome is None and now.next_tier is not None
 
 
 def is_failed_and_last(now: Situation) -> bool:
     """Whether the tier failed, and there is no other."""
-    return now.latest.outcome is None
+    return now.latest_evidence.outcome is None
 
 
 def is_last_of_ranking(now: Situation) -> bool:
     """Whether no other tier can be asked, or this one is the reference of a calibration."""
     finality = now.rules.finality
-    is_reference = finality is not None and finality.last == now.latest_tier
+    is_reference = finality is not None and finality.last_tier == now.latest_tier
     return is_reference or now.next_tier is None
 
 
@@ -49,14 +49,17 @@ def is_one_text_ahead(now: Situation) -> bool:
     The first tier can only decide this in lenient mode without a calibration, and not if its models are of
     the best text's own family.
     """
-    is_ahead = now.latest.standing is not None and now.latest.standing.near == 1
+    is_ahead = (
+        now.latest_evidence.standing is not None
+        and now.latest_evidence.standing.near_best_count == 1
+    )
     if not is_ahead:
         return False
-    is_first = len(now.complete) == 1
+    is_first = len(now.complete_evidence) == 1
     needs_second = now.rules.finality is not None or now.rules.mode == "strict"
-    if is_first and (needs_second or now.latest.is_own_family):
+    if is_first and (needs_second or now.latest_evidence.is_own_family):
         return False
-    return now.latest.sees_all
+    return now.latest_evidence.sees_whole_text
 
 
 def is_undecided(_: Situation) -> bool:
@@ -88,7 +91,7 @@ def is_reference_unasked(now: Situation) -> bool:
         return False
     for position, tier in enumerate(now.rules.tiers):
         if tier not in now.evidence:
-            return finality.last in now.rules.tiers[position:]
+            return finality.last_tier in now.rules.tiers[position:]
     return False
 
 
@@ -102,7 +105,7 @@ def is_promised(now: Situation) -> bool:
     if not now.rules.is_promised or outcome is None:
         return False
     evidence = now.evidence[tier]
-    if evidence.is_divided or not evidence.sees_all:
+    if evidence.is_divided or not evidence.sees_whole_text:
         return False
     return not now.is_unexplained(tier, outcome)
 
@@ -122,9 +125,13 @@ def is_quick_final(now: Situation) -> bool:
 
     The opinion can't be improve, close, an acceptance of a cut text, or a win by the winner's own family.
     """
-    if now.rules.finality is not None or now.quick in (None, "improve", now.rules.confirm):
+    if now.rules.finality is not None or now.quick_outcome in (
+        None,
+        "improve",
+        now.rules.outcome_to_confirm,
+    ):
         return False
-    if now.quick == "accept" and not now.evidence["quick"].sees_all:
+    if now.quick_outcome == "accept" and not now.evidence["quick"].sees_whole_text:
         return False
     return not now.is_weak("quick")
 
@@ -136,7 +143,7 @@ def is_deep_unasked(now: Situation) -> bool:
 
 def do_two_agree(now: Situation) -> bool:
     """Whether quick and deep agree."""
-    return now.deep is not None and now.quick == now.deep
+    return now.deep_outcome is not None and now.quick_outcome == now.deep_outcome
 
 
 def is_deep_final(now: Situation) -> bool:
@@ -145,14 +152,14 @@ def is_deep_final(now: Situation) -> bool:
     If the opinion is close, lacks reasons, or is a win by the winner's own family, it's only final if the
     tiebreaker has no other model.
     """
-    if now.deep is None or {now.quick, now.deep} == {"accept", "reject"}:
+    if now.deep_outcome is None or {now.quick_outcome, now.deep_outcome} == {"accept", "reject"}:
         return False
     return not (now.is_weak("deep") and now.has_third_voice)
 
 
 def would_third_repeat(now: Situation) -> bool:
     """Whether quick and deep contradict each other, and the tiebreaker has only the same models."""
-    if {now.quick, now.deep} != {"accept", "reject"}:
+    if {now.quick_outcome, now.deep_outcome} != {"accept", "reject"}:
         return False
     quick, deep, third = now.models_by_tier
     return bool(third) and quick != deep and third <= quick | deep
@@ -165,32 +172,32 @@ def is_third_unasked(now: Situation) -> bool:
 
 def is_contradiction_open(now: Situation) -> bool:
     """Whether quick and deep contradict each other, and no tiebreaker answered."""
-    return now.third is None and {"accept", "reject"} <= now.first_two
+    return now.third_outcome is None and {"accept", "reject"} <= now.first_two_outcomes
 
 
 def is_open(now: Situation) -> bool:
     """Whether a confirmation is missing: the tier that was to give it failed, or there is none."""
-    return now.third is None
+    return now.third_outcome is None
 
 
 def is_third_with_all(now: Situation) -> bool:
     """Whether the tiebreaker agrees with the only other opinion, or with both."""
-    return now.first_two == {now.third}
+    return now.first_two_outcomes == {now.third_outcome}
 
 
 def is_third_with_one(now: Situation) -> bool:
     """Whether the tiebreaker agrees with one of two."""
-    return now.third in now.first_two
+    return now.third_outcome in now.first_two_outcomes
 
 
 def is_third_against(now: Situation) -> bool:
     """Whether no two agree, and one accepts what another rejects."""
-    return {"accept", "reject"} <= {*now.first_two, now.third}
+    return {"accept", "reject"} <= {*now.first_two_outcomes, now.third_outcome}
 
 
 def is_third_alone(now: Situation) -> bool:
     """Whether the tiebreaker has an opinion that contradicts none."""
-    return now.third is not None
+    return now.third_outcome is not None
 
 
 # --- The rows that overrule an end
@@ -213,16 +220,16 @@ def does_win_stand(now: Situation, end: End) -> bool:
 
 def is_best_copied(now: Situation, end: End) -> bool:
     """Whether there are two copies of the best text."""
-    standing = now.latest.standing
+    standing = now.latest_evidence.standing
     if end.verdict != "accept" or standing is None:
         return False
-    best, *_others = standing.order
-    return best in now.rules.copied
+    best, *_others = standing.ranked_letters
+    return best in now.rules.copied_letters
 
 
 def is_ranking_cut(now: Situation, end: End) -> bool:
     """Whether the tier that settled it did not see all of the texts."""
-    return end.tier is not None and not now.evidence[end.tier].sees_all
+    return end.tier is not None and not now.evidence[end.tier].sees_whole_text
 
 
 def is_pair_cut(now: Situation, end: End) -> bool:
@@ -242,7 +249,7 @@ def is_unproven(now: Situation, end: End) -> bool:
         return False
     if end.because in (CALIBRATED_ROW, PROMISED_ROW):
         return False
-    return _find_accepting_tiers(now, end) <= set(now.rules.deciding)
+    return _find_accepting_tiers(now, end) <= set(now.rules.deciding_tiers)
 
 
 def are_reasons_unasked(now: Situation, end: End) -> bool:
@@ -291,7 +298,7 @@ def ask_about_contenders(now: Situation) -> Ask:
 
 def end_ranking(now: Situation) -> End:
     """Let the best win if it is ahead (strict: by more than the margin), else call it a tie."""
-    standing = now.latest.standing
+    standing = now.latest_evidence.standing
     is_won = standing is not None and standing.is_won(now.rules.mode)
     return End("accept" if is_won else "improve", tier=now.latest_tier)
 
@@ -405,7 +412,7 @@ def _find_standing_win(now: Situation, end: End) -> TierName | None:
     usable_margins = {}
     for tier, margin in now.margins.items():
         evidence = now.evidence[tier]
-        if evidence.sees_all and not evidence.is_own_family:
+        if evidence.sees_whole_text and not evidence.is_own_family:
             usable_margins[tier] = margin
     return finality.stands(end.tier, now.outcomes, usable_margins)
 
@@ -416,8 +423,8 @@ def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> froze
     `end` is the result of a judging. If no tier decided, the families of all models are returned.
     """
     # If a result was overruled because of the author's family, return the families that supported it.
-    if end.because == OWN_FAMILY_ROW and end.overruled is not None:
-        end = end.overruled
+    if end.because == OWN_FAMILY_ROW and end.overruled_end is not None:
+        end = end.overruled_end
 
     families: set[str] = set()
     for tier, tier_evidence in evidence.items():

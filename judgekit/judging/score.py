@@ -59,8 +59,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def note_refusal_and_cuts(self, state: JudgingState[Document]) -> None:
         """Refuse a document that lacks an input that the rubric needs, and note the tiers that see it cut."""
         document = state.subject
-        state.refused = state.refused or document.lacks(self.rubric) or ""
-        state.cut = {tier for tier in self.models_by_tier if self._is_cut_for(tier, document)}
+        state.refusal_reason = state.refusal_reason or document.lacks(self.rubric) or ""
+        state.cut_tiers = {tier for tier in self.models_by_tier if self._is_cut_for(tier, document)}
 
     def _is_cut_for(self, tier: TierName, document: Document) -> bool:
         """Whether any of a tier's models sees the document cut."""
@@ -94,7 +94,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
                 self.rubric,
                 self.settings.mode,
                 decides=tier in self.settings.deciding_tiers,
-                sees_all=tier not in state.cut,
+                sees_all=tier not in state.cut_tiers,
                 speakers=_find_speakers(tier, state),
             )
             # If the calibration doesn't cover an opinion, remove the margin, so that none of its rules apply.
@@ -149,11 +149,11 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         """Whether the text was truncated for the tier that decided, or for any tier if none decided."""
         # A tier has also decided if its result was overruled because of the author's family.
         tier = end.tier
-        if end.because == OWN_FAMILY_ROW and end.overruled is not None:
-            tier = end.overruled.tier
+        if end.because == OWN_FAMILY_ROW and end.overruled_end is not None:
+            tier = end.overruled_end.tier
         if tier is None:
-            return bool(state.cut)
-        return tier in state.cut
+            return bool(state.cut_tiers)
+        return tier in state.cut_tiers
 
     def _list_reservations(self, end: End, state: JudgingState[Document]) -> list[Reservation]:
         """List the reasons to trust the verdict less, in the order of its `degraded` field."""
@@ -163,8 +163,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         # Explain if an acceptance was overruled because only the author's family supports it. `end_before` is
         # the end before that.
         end_before = end
-        if end.because == OWN_FAMILY_ROW and end.overruled is not None:
-            end_before = end.overruled
+        if end.because == OWN_FAMILY_ROW and end.overruled_end is not None:
+            end_before = end.overruled_end
             problem = independence_problem(evidence, self.rules(state), end_before)
             if problem:
                 reservations.append(Reservation(ReservationKind.OWN_FAMILY, problem))
@@ -173,7 +173,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         if state.rounds:
             reservations += failures(state.rounds)
         else:
-            reason = f"not judged: {state.refused or self.settings.no_model_reason}"
+            reason = f"not judged: {state.refusal_reason or self.settings.no_model_reason}"
             reservations.append(Reservation(ReservationKind.NOT_JUDGED, reason))
 
         # List problems with the calibration, and acceptances without one.
@@ -203,14 +203,14 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         if not accepting_tiers:
             return None
 
-        is_cut_for_all = not any(evidence[tier].sees_all for tier in accepting_tiers)
+        is_cut_for_all = not any(evidence[tier].sees_whole_text for tier in accepting_tiers)
         if is_cut_for_all:
             if has_kind(others, ReservationKind.FAILURE):
                 return None
             reason = "no model saw the whole text, so it cannot be accepted"
             return Reservation(ReservationKind.CUT, reason)
 
-        if rules.needs_proof and accepting_tiers <= set(rules.deciding):
+        if rules.needs_proof and accepting_tiers <= set(rules.deciding_tiers):
             reason = decisions.explain_unproven(_list_models(state, accepting_tiers))
             return Reservation(ReservationKind.UNPROVEN, reason)
         return None

@@ -34,7 +34,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
 
     has_scores = True
 
-    compared: bool = False
+    is_for_comparison: bool = False
     """Whether scores stay as first given, to be compared with other documents' scores."""
     findings: tuple[Sequence[str], Sequence[str]] | None = None
     """After a review: the findings that were upheld, and those nobody checked."""
@@ -44,7 +44,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         """Build the question about a fixed document, so that a hash only depends on the question's words."""
         files = (file_of("a", "b"), file_of("c", "d"))
         document = Document(files, "e", TaskDescription("f", "g", "h"))
-        scores = dict.fromkeys(settings.loaded.rubric.questions, 1.0)
+        scores = dict.fromkeys(settings.loaded_rubric.rubric.questions, 1.0)
         earlier = Opinion("accept", scores, "i")
         findings = (["j"], ["k"])
         return cls(settings, document, tier, earlier_opinions=[earlier], findings=findings)
@@ -54,7 +54,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return prompt.score_agent_text(rubric, mode)
 
     @property
-    def bars(self) -> Sequence[float]:
+    def reading_thresholds(self) -> Sequence[float]:
         return ()
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
@@ -92,17 +92,17 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             system=rubric.prompt.system,
             instructions=getattr(rubric.prompt.instructions, self.instructions_tier or self.tier),
             context=partial(prompt.document_context, files=files, task=task, given=rubric.given),
-            size=self.subject.size,
-            cut_at=sum(len(file.text) for file in files) if is_cut(files) else None,
+            char_count=self.subject.char_count,
+            cut_at_chars=sum(len(file.text) for file in files) if is_cut(files) else None,
             questions=questions,
             points_of_words=rubric.scale.answers,
             part=part,
             examples=prompt.rated_examples(rubric),
             are_examples_for_all=rubric.prompt.few_shot,
-            earlier=self._describe_earlier_opinions(rubric),
+            earlier_opinions=self._describe_earlier_opinions(rubric),
             findings=self.findings,
         )
-        if self.compared:
+        if self.is_for_comparison:
             return questionnaire
         return replace(questionnaire, controls=[self._build_control(questionnaire)])
 
@@ -142,7 +142,9 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             return None
         if kind_of(endpoint).shows_probabilities:
             return answers
-        return replace(answers, shares={})  # drop the probabilities, which aren't recorded
+        return replace(
+            answers, probabilities_by_question={}
+        )  # drop the probabilities, which aren't recorded
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
         """Plan which samples to request. A model with token probabilities is first called once.
@@ -150,13 +152,15 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         That's enough if its probabilities give the expected scores. `is_enough` checks it.
         """
         plans = TierQuestion.sample_plans(self, endpoint)
-        if endpoint.logprobs and self.settings.samples > 1:
+        if endpoint.has_logprobs and self.settings.samples > 1:
             return [[0], *plans]
         return plans
 
     def is_enough(self, opinion: Opinion | None) -> bool:
         """Whether all scores are expectations, which don't vary between samples."""
-        return opinion is not None and len(opinion.expected) == len(self.rubric.dimensions)
+        return opinion is not None and len(opinion.expected_value_names) == len(
+            self.rubric.dimensions
+        )
 
     @property
     def _call_key(self) -> CallKey:
@@ -186,9 +190,9 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             nearest,
             outcome=average.outcome,
             scores=average.scores,
-            said=None,
-            expected=(),
-            samples=len(opinions),
+            stated_word=None,
+            expected_value_names=(),
+            sample_count=len(opinions),
         )
 
     def _combine_replies(self, replies: Sequence[Answers]) -> Opinion:
@@ -199,11 +203,11 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         for reply in replies:
             scores |= reply.points
             findings += reply.findings
-            expected += reply.expected
+            expected += reply.expected_value_names
 
         if len(replies) == 1:
             reasoning = replies[0].reasoning
-            models_word = replies[0].said
+            models_word = replies[0].stated_word
         else:
             reasoning = _join_reasoning(replies)
             models_word = None  # each reply was only about one dimension
@@ -212,10 +216,10 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             self._make_opinion(scores),
             reasoning=reasoning,
             findings=place_findings(findings, self.rubric),
-            said=models_word,
+            stated_word=models_word,
             dimensions=tuple(mentions(reasoning, self.rubric)),
-            expected=tuple(expected),
-            probabilities=replies[0].shares,
+            expected_value_names=tuple(expected),
+            probabilities=replies[0].probabilities_by_question,
         )
 
     def combine(self, voices: Sequence[tuple[Endpoint, Opinion | None]]) -> Opinion | None:
@@ -247,9 +251,9 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             reasoning=opinion.reasoning,
             dimensions=list(opinion.dimensions),
             findings=list(opinion.findings),
-            said=opinion.said,
-            samples=opinion.samples,
-            expected=list(opinion.expected),
+            said=opinion.stated_word,
+            samples=opinion.sample_count,
+            expected=list(opinion.expected_value_names),
             probabilities=decisions.rounded(opinion.probabilities),
         )
 

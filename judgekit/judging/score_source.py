@@ -35,12 +35,12 @@ def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
     source = kind_of(endpoint).source
     if source is not None:
         return source
-    if not endpoint.logprobs or opinion is None:
+    if not endpoint.has_logprobs or opinion is None:
         return "whole"
     # `expected` has the dimensions whose score is an expected value over token probabilities.
-    if not opinion.expected:
+    if not opinion.expected_value_names:
         return "untold"
-    are_all_expected = set(opinion.scores) <= set(opinion.expected)
+    are_all_expected = set(opinion.scores) <= set(opinion.expected_value_names)
     return "expected" if are_all_expected else "partly"
 
 
@@ -49,6 +49,6 @@ def possible_sources(endpoint: Endpoint, *, scores: bool) -> frozenset[ScoreSour
     source = kind_of(endpoint).source
     if source is not None:
         return frozenset({source})
-    if endpoint.logprobs and scores:
+    if endpoint.has_logprobs and scores:
         return frozenset({"expected", "partly", "untold"})
     return frozenset({"whole"})

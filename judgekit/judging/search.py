@@ -206,7 +206,7 @@ def search(
         query, config, project_folder, roots, profiles, limit=limit, judge=judge
     )
     # Without full-text search (`fallback`), even an empty result has to say that no model was asked.
-    has_choice = bool(ranked.candidates or ranked.fallback)
+    has_choice = bool(ranked.candidates or ranked.fallback_reason)
     if judge and has_choice:
         choice = _choose_with_models(query, ranked, config, project_folder, profiles, search_mode)
     else:
@@ -298,7 +298,7 @@ def _choose_with_models(
     The choice contains notes for the user, and the reason if no model was used.
     """
     selection: Selection | str
-    is_full_text_search = ranked.fallback is None
+    is_full_text_search = ranked.fallback_reason is None
     if is_full_text_search:
         candidates = _read_beginnings(query, ranked.candidates, config, profiles)
         selection = running.run(_ask_models(config, Path(project_folder), candidates, mode=mode))
@@ -556,7 +556,7 @@ def _list_kept_if_undecided(
     """List the candidates to keep without a decision: all, or in strict mode the first that have a rating."""
     if mode != "strict":
         return candidates
-    return [hit for hit in candidates[:top_k] if hit.rated]
+    return [hit for hit in candidates[:top_k] if hit.has_confidence]
 
 
 async def _ask_models(

@@ -138,8 +138,8 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         reservations = []
         if any(decision.decision == "undetermined" for decision in all_decisions):
             reservations = failures(state.rounds) or self._explain_unproven(state)
-        if state.refused:
-            reason = f"not judged: {state.refused}"
+        if state.refusal_reason:
+            reason = f"not judged: {state.refusal_reason}"
             reservations = [Reservation(ReservationKind.NOT_JUDGED, reason)]
         return Selection(
             stale=self.settings.calibration_warning,

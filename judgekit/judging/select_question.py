@@ -40,7 +40,7 @@ class Kept(NamedTuple):
     At the `threshold`, the model is undecided. It's None if the model answered in words.
     """
 
-    yes: Mapping[str, Mapping[str, float]]
+    yes_probabilities: Mapping[str, Mapping[str, float]]
     threshold: float | None
 
 
@@ -66,7 +66,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return prompt.select_agent_text(rubric, mode)
 
     @property
-    def bars(self) -> Sequence[float]:
+    def reading_thresholds(self) -> Sequence[float]:
         return (KEEP_AT, POINTWISE_CHARS)
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
@@ -175,7 +175,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
             instructions=getattr(rubric.prompt.instructions, instructions_tier),
             context=context,
             questions=questions,
-            turns=turns,
+            example_turns=turns,
         )
 
     def _build_control(
@@ -242,7 +242,9 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
                 if name in answers.points:
                     candidate_yes[criterion] = answers.points[name]
             yes[candidate_id] = candidate_yes
-        is_in_words = not answers.shares  # the model wrote its answers, and gave no probabilities
+        is_in_words = (
+            not answers.probabilities_by_question
+        )  # the model wrote its answers, and gave no probabilities
         return Kept(yes, threshold=None if is_in_words else self._find_threshold(endpoint))
 
     def _find_threshold(self, endpoint: Endpoint | None) -> float:
@@ -288,7 +290,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
             if call_value is None:
                 continue
             threshold = call_value.threshold  # the same for all calls
-            for candidate, yes_by_criterion in call_value.yes.items():
+            for candidate, yes_by_criterion in call_value.yes_probabilities.items():
                 yes_by_candidate[candidate] |= yes_by_criterion
 
         marks = {}

@@ -75,7 +75,7 @@ def _choose_depth_by_document(
 
     choose_depth = partial(_choose_depth, wanted_depth, config)
     judge_at_depth = partial(review.judge_at_depth, choose_depth)
-    return replace(judge, instead=judge_at_depth)  # instead of the usual judging
+    return replace(judge, judge_instead=judge_at_depth)  # instead of the usual judging
 
 
 def _build_remote_judge(
@@ -99,7 +99,7 @@ def _build_remote_judge(
 
     loaded = rubric(config, project, request)
     settings = judge_settings(config, loaded, project, request, tiers=())
-    judge = DocumentJudge(gateway, settings, reply_cache(request), instead=server.judge)
+    judge = DocumentJudge(gateway, settings, reply_cache(request), judge_instead=server.judge)
     return judge, server.url
 
 
@@ -174,18 +174,18 @@ def _add_models(
         if tier in tiers:
             models_by_tier[tier] = models
 
-    other_panels = found_panel.others
+    other_panels = found_panel.find_other_panels
     if settings.max_cost_usd:
         # A cost limit needs prices: of these models, and of those that may replace them.
         set_by_caller = request.max_cost_usd is not None
         check_prices(models_by_tier, settings.max_cost_usd, project, set_by_caller=set_by_caller)
-        other_panels = partial(_list_priced_panels, found_panel.others)
+        other_panels = partial(_list_priced_panels, found_panel.find_other_panels)
 
     return replace(
         settings,
         models_by_tier=models_by_tier,
         no_model_reason=found_panel.reason,
-        others=other_panels,
+        find_other_panels=other_panels,
     )
 
 
@@ -401,7 +401,9 @@ def comparison_judge(
         problem = f"{loaded.rubric.ref} compares two texts, but there are {count}"
         raise UsageError(f"{problem}; name a rubric of the task 'score', such as {RANKING_RUBRIC}")
 
-    scored_texts = 0 if is_about_two else len(texts.distinct)  # a pair gets a choice and no scores
+    scored_texts = (
+        0 if is_about_two else len(texts.distinct_letters)
+    )  # a pair gets a choice and no scores
     settings = judge_settings(config, loaded, project, request, subjects=scored_texts)
     reason = _explain_no_comparison(config, settings.no_model_reason)
     settings = replace(settings, no_model_reason=reason)

@@ -31,7 +31,7 @@ class JudgeSettings:
 
     request: JudgeRequest = DEFAULT_REQUEST
     """The caller's request, for options that the configuration doesn't have."""
-    loaded: LoadedRubric
+    loaded_rubric: LoadedRubric
     """The rubric and its file."""
     mode: ModeName
 
@@ -39,9 +39,9 @@ class JudgeSettings:
     """The models to ask, tier by tier; empty if there are none."""
     no_model_reason: str = "no model is configured"
     """Why there are no models; otherwise why these."""
-    is_mixed: bool = False
+    needs_mixed_families: bool = False
     """Whether each tier should have a model of another family."""
-    others: Others = tuple
+    find_other_panels: Others = tuple
     """Finds other providers' panels, whose models may replace the author's family."""
     replacement_providers: frozenset[str] = frozenset()
     """The providers that replaced the author's family."""
@@ -85,9 +85,9 @@ class JudgeSettings:
             max_cost_usd = request.max_cost_usd
         return cls(
             request=request,
-            loaded=loaded,
+            loaded_rubric=loaded,
             mode=request.mode or config.mode,
-            is_mixed=config.panel == "mixed",
+            needs_mixed_families=config.panel == "mixed",
             jury=config.jury,
             samples=config.samples,
             criteria=config.criteria,
@@ -123,7 +123,7 @@ class JudgeSettings:
 
     def escalation_rules(self, task: Task) -> EscalationRules:
         """Build a task's escalation rules. Callers add what depends on the subject."""
-        mode_rules = getattr(self.loaded.rubric.modes, self.mode)
+        mode_rules = getattr(self.loaded_rubric.rubric.modes, self.mode)
         # The table of escalation refers to the first tier, even if there are no models.
         tiers = tuple(self.models_by_tier) or ("quick",)
         # The setting is about the distance of a document's scores from a rubric's thresholds.
@@ -131,17 +131,17 @@ class JudgeSettings:
         # The table has no row for rankings that asks for proof.
         needs_proof = self.mode == "strict" and task != "ranking"
         return EscalationRules(
-            confirm=mode_rules.confirm,
+            outcome_to_confirm=mode_rules.confirm,
             tiers=tiers,
             task=task,
             mode=self.mode,
             models=self.model_names,
-            deciding=self.deciding_tiers,
+            deciding_tiers=self.deciding_tiers,
             finality=self.finality,
             margin=margin,
             needs_proof=needs_proof,
             is_promised=self.is_promised,
-            explains=self.request.explain,
+            needs_reasons=self.request.explain,
             independence=self.independence,
         )
 

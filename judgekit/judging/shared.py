@@ -65,13 +65,13 @@ _UNREADABLE = "its response has another form; is it another version?"
 
 
 class SharedError(JudgekitError):
-    """The shared judge couldn't be reached, or refused. `passing` if another try may succeed."""
+    """The shared judge couldn't be reached, or refused. `is_temporary` if another try may succeed."""
 
     exit_code = Exit.BAD_CONFIG  # the user's configuration names the server
 
     def __init__(self, message: str, *, passing: bool = False) -> None:
         super().__init__(message)
-        self.passing = passing
+        self.is_temporary = passing
         self.retry_after: float | None = None  # seconds, if the server asks for a pause
 
 
@@ -85,7 +85,7 @@ class Shared:
     async def judge(self, local_judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
         """Return the server's verdict, or an undetermined one with the reason."""
         answer = await self._fetch_verdict(local_judge, state)
-        secrets = state.secrets + answer.redacted  # removed here and on the server
+        secrets = state.secret_count + answer.redacted  # removed here and on the server
         verdict = answer.model_copy(update={"redacted": secrets})
         is_confirmed = verdict.independent or verdict.human_override
         if verdict.verdict != "accept" or is_confirmed:
@@ -237,8 +237,8 @@ def _build_wish(judge: DocumentJudge) -> dict[str, object]:
     # Omit defaults, because an older server may not know the options.
     options = settings.request.model_dump(exclude_defaults=True)
     return options | {
-        "rubric": settings.loaded.rubric.ref,
-        "rubric_sha256": settings.loaded.sha256,
+        "rubric": settings.loaded_rubric.rubric.ref,
+        "rubric_sha256": settings.loaded_rubric.sha256,
         "mode": settings.mode,
         "deadline": settings.timeout,
         "max_cost_usd": settings.max_cost_usd,
@@ -305,7 +305,7 @@ def _clear_verdict(verdict: Verdict) -> Verdict:
 def _may_retry(failure: Exception, tries: int) -> bool:
     """Whether another try could succeed, after `tries` tries."""
     if isinstance(failure, SharedError):
-        return failure.passing
+        return failure.is_temporary
     if isinstance(failure, httpx.ConnectError):  # nothing listens at the address
         return tries <= _TRIES_IF_UNREACHED
     return isinstance(failure, (httpx.NetworkError, httpx.RemoteProtocolError))

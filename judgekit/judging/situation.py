@@ -58,28 +58,30 @@ class Situation:
         return leanings
 
     @property
-    def quick(self) -> Outcome | None:
+    def quick_outcome(self) -> Outcome | None:
         return self.outcomes.get("quick") if self.rules.tiers[0] == "quick" else None
 
     @property
-    def deep(self) -> Outcome | None:
+    def deep_outcome(self) -> Outcome | None:
         return self.outcomes.get("deep")
 
     @property
-    def third(self) -> Outcome | None:
+    def third_outcome(self) -> Outcome | None:
         return self.outcomes.get("tiebreaker")
 
     @property
-    def first_two(self) -> set[Outcome]:
+    def first_two_outcomes(self) -> set[Outcome]:
         """The outcomes of quick and deep, unless they failed."""
-        return {outcome for outcome in (self.quick, self.deep) if outcome is not None}
+        return {
+            outcome for outcome in (self.quick_outcome, self.deep_outcome) if outcome is not None
+        }
 
     @property
     def latest_tier(self) -> TierName:
         return list(self.evidence)[-1]
 
     @property
-    def latest(self) -> TierEvidence:
+    def latest_evidence(self) -> TierEvidence:
         return self.evidence[self.latest_tier]
 
     def can_ask(self, tier: TierName) -> bool:
@@ -110,7 +112,7 @@ class Situation:
         """Whether this outcome needs reasons that the tier doesn't give."""
         if self.evidence[tier].gives_reasons:
             return False
-        return outcome == "improve" or (outcome == "reject" and self.rules.explains)
+        return outcome == "improve" or (outcome == "reject" and self.rules.needs_reasons)
 
     def is_weak(self, tier: TierName) -> bool:
         """Whether another model should confirm a tier's opinion.
@@ -131,16 +133,16 @@ class Situation:
 
     def lacks_reasons(self, tier: TierName) -> bool:
         """Whether a tier's outcome is "improve" without any reasons."""
-        is_final_without_reasons = self.let_through is not None and self.calibrated_end is None
+        is_final_without_reasons = self.let_through_end is not None and self.calibrated_end is None
         if is_final_without_reasons:
             # A calibration makes "improve" final, so only the reasons are missing. Decision models give none.
-            return tier in self.rules.deciding
+            return tier in self.rules.deciding_tiers
 
         evidence = self.evidence[tier]
         return evidence.outcome == "improve" and not evidence.gives_reasons
 
     @cached_property
-    def let_through(self) -> End | None:
+    def let_through_end(self) -> End | None:
         """The result of the first opinion that a calibration makes final, or None if no opinion is."""
         finality = self.rules.finality
         is_only_tier = len(self.rules.tiers) == 1 and self.rules.task != "ranking"
@@ -159,7 +161,7 @@ class Situation:
         """Whether a tier may end the judging with this outcome."""
         evidence = self.evidence[tier]
         # A model that saw only the start of a text can reject it, but not accept it.
-        has_seen_enough = evidence.sees_all or outcome != "accept"
+        has_seen_enough = evidence.sees_whole_text or outcome != "accept"
         return has_seen_enough and not evidence.is_own_family
 
     def _find_consensus(self, outcome: Outcome) -> Consensus:
@@ -192,7 +194,7 @@ class Situation:
 
         None if no opinion is final, or if it's "improve" without reasons.
         """
-        end = self.let_through
+        end = self.let_through_end
         if end is None or end.tier is None:
             return end
         lacks_reasons = end.verdict == "improve" and self.is_unexplained(end.tier, "improve")
@@ -202,7 +204,7 @@ class Situation:
     def tier_for_reasons(self) -> TierName | None:
         """The first tier of models that write, and so can give reasons. Tiers that failed are skipped."""
         for tier in self.rules.tiers:
-            can_write = tier not in self.rules.deciding
+            can_write = tier not in self.rules.deciding_tiers
             evidence = self.evidence.get(tier)
             has_failed = evidence is not None and evidence.outcome is None
             if can_write and not has_failed:
@@ -213,12 +215,12 @@ class Situation:
         return {tier for tier, word in self.outcomes.items() if word == outcome}
 
     def has_seen_all(self, tiers: Collection[TierName]) -> bool:
-        return any(self.evidence[tier].sees_all for tier in tiers)
+        return any(self.evidence[tier].sees_whole_text for tier in tiers)
 
     # For rankings
 
     @property
-    def complete(self) -> list[TierEvidence]:
+    def complete_evidence(self) -> list[TierEvidence]:
         """The evidence of tiers with enough answers."""
         return [evidence for evidence in self.evidence.values() if evidence.standing]
 
@@ -243,19 +245,19 @@ class Situation:
         if not has_deep_ranked:
             return False
 
-        latest_standing = self.complete[-1].standing
+        latest_standing = self.complete_evidence[-1].standing
         if latest_standing is None:
             return False
         models = set(self.rules.models.get(tier, ()))
-        return models.issubset(latest_standing.heard)
+        return models.issubset(latest_standing.heard_models)
 
     @property
     def contenders(self) -> tuple[str, ...]:
         """The subjects that the next tier compares: initially all, later those near the best."""
-        if not self.complete:
+        if not self.complete_evidence:
             return self.rules.letters
-        standing = self.complete[-1].standing
+        standing = self.complete_evidence[-1].standing
         if standing is None:
             return self.rules.letters
-        count = max(standing.near, 2)  # a comparison needs two
-        return standing.order[:count]
+        count = max(standing.near_best_count, 2)  # a comparison needs two
+        return standing.ranked_letters[:count]

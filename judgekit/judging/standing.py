@@ -131,7 +131,7 @@ class RankedTier(NamedTuple):
     """The models behind `means`."""
     is_cut: bool = False
     """Whether some model saw a subject cut."""
-    is_known: bool = True
+    matches_calibration: bool = True
     """Whether its scores were read like those the calibration was learned from."""
 
     @property
@@ -167,7 +167,7 @@ def rank(
     `asked` is the number of queried models. The result has mean scores only if more than half of them have
     scored all subjects.
     """
-    ranked = RankedTier(tier, means_by_voter, is_cut=is_cut, is_known=is_known)
+    ranked = RankedTier(tier, means_by_voter, is_cut=is_cut, matches_calibration=is_known)
     means_by_name = [(voter.name, points) for voter, points in means_by_voter.items()]
     tier_means = mean_scores(means_by_name, letters, asked=asked)
     if tier_means is None:

@@ -51,11 +51,11 @@ class JudgingState(Generic[Subject]):
 
     subject: Subject
     session: Session
-    refused: str = ""
+    refusal_reason: str = ""
     """Why no model is asked about the subject; "" if models are."""
-    secrets: int = 0
+    secret_count: int = 0
     """The number of secrets removed from the subject."""
-    cut: Collection[TierName] = ()
+    cut_tiers: Collection[TierName] = ()
     """The tiers that don't see all of it."""
     turns: dict[TierName, Sequence[ModelTurn[Any]]] = field(default_factory=dict)
     """Every call, by tier and model."""
@@ -72,9 +72,9 @@ class JudgingState(Generic[Subject]):
         if cost_usd is not None:
             cost_usd = round(cost_usd, 6)
         return {
-            "rubric": rubric_ref(settings.loaded),
+            "rubric": rubric_ref(settings.loaded_rubric),
             "mode": settings.mode,
-            "prompt_sha256": settings.loaded.rubric.prompt.sha256,
+            "prompt_sha256": settings.loaded_rubric.rubric.prompt.sha256,
             "calibration": settings.finality.id if settings.finality else None,
             "rounds": self.rounds,
             "duration_ms": ms_since(self.session.started),
@@ -95,6 +95,6 @@ class JudgingState(Generic[Subject]):
             **self.common_fields(settings),
             "id": uuid.uuid4().hex,
             "timestamp": datetime.now(UTC),
-            "redacted": self.secrets if was_sent else 0,
+            "redacted": self.secret_count if was_sent else 0,
             "substitutes": sorted(substitutes),
         }

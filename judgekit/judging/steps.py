@@ -28,24 +28,24 @@ Task: TypeAlias = Literal["document", "candidate", "pair", "ranking"]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Go on: ask this tier, in a ranking just `about` these subjects."""
+    """Go on: ask this tier. In a ranking, ask only about the subjects with these `letters`."""
 
     tier: TierName
-    about: tuple[str, ...] = ()
+    letters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class End:
     """The end of judging: the verdict, its consensus, the tier that settled it, and the reason.
 
-    `overruled` is the end there would be without the last row that applied.
+    `overruled_end` is the end there would be without the last row that applied.
     """
 
     verdict: VerdictWord
     consensus: Consensus = "none"
     tier: TierName | None = None
     because: str = ""
-    overruled: End | None = None
+    overruled_end: End | None = None
 
 
 Step: TypeAlias = Ask | End
@@ -58,14 +58,14 @@ PER_CANDIDATE_END = End("undetermined", because="each candidate has its own end"
 class EscalationRules:
     """The rules for one judging, besides the evidence. One model in several tiers has one voice."""
 
-    confirm: Literal["accept", "reject"]
+    outcome_to_confirm: Literal["accept", "reject"]
     """The quick outcome that a second tier must confirm."""
     tiers: tuple[TierName, ...] = TIERS
     task: Task = "document"
     mode: ModeName = "strict"
     models: Mapping[TierName, Collection[str]] = field(default_factory=dict)
     """Each tier's models."""
-    deciding: Collection[TierName] = ()
+    deciding_tiers: Collection[TierName] = ()
     """The tiers with only decision models, which give probabilities without reasons."""
     finality: FinalityRules | None = None
     """With it, only those opinions of the first tier are final that it lets through."""
@@ -75,12 +75,12 @@ class EscalationRules:
     """Whether decision models accept only with a calibration, or under a promise."""
     is_promised: bool = False
     """Whether the only tier gives a first opinion, which a promise of agreement may make final."""
-    explains: bool = False
+    needs_reasons: bool = False
     """Whether a rejection owes reasons."""
     independence: Independence = "prefer"
     authors: Mapping[Outcome, Sequence[str]] = field(default_factory=dict)
     """The families that wrote the text an end with this outcome would favour."""
     letters: tuple[str, ...] = ()
     """A ranking's subjects."""
-    copied: Collection[str] = ()
+    copied_letters: Collection[str] = ()
     """Those that another subject is a copy of."""

@@ -82,7 +82,7 @@ class Trial:
 
     def _observe_format(self) -> list[str]:
         """Describe the format in which the model answers. The list is empty if it gave no answer."""
-        default_format = self.endpoint.output
+        default_format = self.endpoint.output_mode
         used_format = self.style.mode
         if used_format != default_format:
             setting = f"output: {used_format} in the profile of {self.endpoint.profile.provider}"
@@ -155,7 +155,7 @@ async def _try_decisions(gateway: Gateway, endpoint: Endpoint) -> Trial:
     session = Session(gateway, _TRIAL_SECONDS)
     questions = [_YES_QUESTION, _NO_QUESTION]
     answer = await ask_decisions(session, endpoint, state, questions, _TRIAL_SECONDS)
-    return Trial(endpoint, answer, CallStyle(endpoint.output))
+    return Trial(endpoint, answer, CallStyle(endpoint.output_mode))
 
 
 def _describe_decisions(answer: Answer[Any]) -> str:
@@ -185,14 +185,14 @@ async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
     remembered.forget(endpoint)
     answer = await _ask_about_sentence(gateway, endpoint)
     # If the model refused the default style, the call has stored a weaker one.
-    style = remembered.find(endpoint) or CallStyle(endpoint.output)
+    style = remembered.find(endpoint) or CallStyle(endpoint.output_mode)
     return Trial(endpoint, answer, style)
 
 
 async def _ask_about_sentence(gateway: Gateway, endpoint: Endpoint) -> Answer[Any]:
     """Ask a model once to score the test sentence."""
     loaded = find_rubric(RUBRIC, None, (ScoreRubric,))
-    settings = JudgeSettings(loaded=loaded, mode="strict")
+    settings = JudgeSettings(loaded_rubric=loaded, mode="strict")
     file = file_of("sentence.md", SENTENCE)
     question = ScoreQuestion(settings, document([file]), "quick")
     session = Session(gateway, _TRIAL_SECONDS)

@@ -69,14 +69,18 @@ class Deciders:
     """The decision models in all records so far, and whether a model that writes judged too."""
 
     def __init__(self) -> None:
-        self._answered: dict[str, str] = {}  # the model that answered, by the name asked
+        self._answering_model_by_name: dict[
+            str, str
+        ] = {}  # the model that answered, by the name asked
         self._has_reasons = False
         self._uncalibrated: dict[str, int] = {}  # acceptances without a calibration, by model
 
     def __add__(self, other: Deciders) -> Deciders:
         """Combine the counts of two workers."""
         both = Deciders()
-        both._answered = self._answered | other._answered
+        both._answering_model_by_name = (
+            self._answering_model_by_name | other._answering_model_by_name
+        )
         both._has_reasons = self._has_reasons or other._has_reasons
         both._uncalibrated = dict(self._uncalibrated)
         for name, count in other._uncalibrated.items():
@@ -84,7 +88,7 @@ class Deciders:
         return both
 
     def __bool__(self) -> bool:
-        return bool(self._answered) or self._has_reasons
+        return bool(self._answering_model_by_name) or self._has_reasons
 
     def add(self, record: Mapping[str, object]) -> None:
         """Note the models in a verdict's record, and count an uncalibrated acceptance by decision models."""
@@ -107,7 +111,7 @@ class Deciders:
             return
 
         asked_name = opinion.get("asked", model)
-        self._answered[asked_name] = model
+        self._answering_model_by_name[asked_name] = model
         if opinion.get("findings"):
             self._has_reasons = True
 
@@ -118,8 +122,8 @@ class Deciders:
         calibration.
         """
         lines = self._note_moving_names()
-        if self._answered and not self._has_reasons:
-            names = ", ".join(self._answered)
+        if self._answering_model_by_name and not self._has_reasons:
+            names = ", ".join(self._answering_model_by_name)
             lines.append(
                 f"decided by {names} alone, in probabilities and without reasons; "
                 f"{_REASONS_HINT_BY_TASK[task]}"
@@ -129,7 +133,7 @@ class Deciders:
     def _note_moving_names(self) -> list[str]:
         """Note each asked name that stands for changing versions, such as jury-latest."""
         lines = []
-        for name, served_name in self._answered.items():
+        for name, served_name in self._answering_model_by_name.items():
             if name.endswith("-latest"):
                 lines.append(
                     f"{name} moves on: it was answered by {served_name}; "

@@ -46,7 +46,7 @@ class Writer:
     """Asks a model for one object with the answers to all questions."""
 
     @property
-    def bars(self) -> Sequence[float]:
+    def reading_thresholds(self) -> Sequence[float]:
         return (logprobs.ALTERNATIVES, logprobs.MIN_PROBABILITY_MASS, logprobs.MAX_SCORE_DEVIATION)
 
     def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
@@ -61,7 +61,7 @@ class Writer:
     ) -> Answer[Answers]:
         """Send all questions in one prompt, and read the reply."""
         sheet = _choose_sheet(questionnaire)
-        wants_logprobs = sheet.has_scores and endpoint.logprobs
+        wants_logprobs = sheet.has_scores and endpoint.has_logprobs
         request = Request(
             messages=(),  # `run_round` fills them in
             call_key=questionnaire.call_key,
@@ -76,7 +76,7 @@ class Writer:
             endpoint,
             request,
             make_messages=partial(make_messages, questionnaire),
-            characters=questionnaire.size,
+            characters=questionnaire.char_count,
             form=form_of(questionnaire),
             make_value=sheet.read,
         )
@@ -90,9 +90,9 @@ def make_messages(questionnaire: Questionnaire) -> Messages:
     fence = Fence()
     sheet_words = _choose_sheet(questionnaire).write()
     blocks = [questionnaire.context(fence)]
-    if questionnaire.earlier:
+    if questionnaire.earlier_opinions:
         blocks.append(sheet_words.earlier_heading)
-        blocks += [fence.around(opinion) for opinion in questionnaire.earlier]
+        blocks += [fence.around(opinion) for opinion in questionnaire.earlier_opinions]
     if questionnaire.findings is not None:
         blocks += prompt.checked_findings(fence, *questionnaire.findings)
     blocks.append(f"{prompt.ANSWER}\n{sheet_words.shape}")
@@ -226,8 +226,8 @@ class _ScoreSheet(_Sheet):
             points={**points, **expectations},
             reasoning=visible(score_form.reasoning),
             findings=read_findings(self.questionnaire.part, content["findings"]),
-            said=visible(score_form.verdict) or None,
-            expected=tuple(expectations),
+            stated_word=visible(score_form.verdict) or None,
+            expected_value_names=tuple(expectations),
         )
 
     def _read_points(self, scores: Mapping[str, str | float]) -> dict[str, float]:

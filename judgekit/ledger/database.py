@@ -65,7 +65,7 @@ class Budget(NamedTuple):
     """The most that all replicas together may spend in a UTC day or month."""
 
     usd: float
-    per: str
+    period: str
 
 
 class Attempt(NamedTuple):
@@ -392,7 +392,7 @@ class Database:
                 return self._read_earlier_answer(connection, attempt)
 
             if budget is not None:
-                period = values | {"per": budget.per}
+                period = values | {"per": budget.period}
                 spending = connection.execute(self._sql["spent"], period).fetchone()
                 # If this raises an error, the transaction is rolled back, which removes the claim.
                 _check_budget(budget, usd, *spending)
@@ -469,7 +469,7 @@ class Database:
         if not rows:
             return None
         text, age = rows[0]
-        return StoredText(text=text, age=age)
+        return StoredText(text=text, age_seconds=age)
 
     def write_reply(self, key: str, text: str) -> None:
         """Cache a reply under `key`; failures are ignored."""
@@ -539,7 +539,7 @@ def _check_budget(
     `spent` is the spending in the current period, which ends in `seconds_to_renewal`. `reserved` is set aside
     for running requests.
     """
-    limit = f"the team's budget of {budget.usd:g} USD a {budget.per}"
+    limit = f"the team's budget of {budget.usd:g} USD a {budget.period}"
 
     is_used_up = spent + usd > budget.usd
     if is_used_up:
@@ -558,7 +558,7 @@ def _check_budget(
 
 def _describe_renewal(budget: Budget) -> str:
     """Say when a budget's next period begins."""
-    if budget.per == "day":
+    if budget.period == "day":
         return "at midnight UTC"
     return "when the month ends (UTC)"
 

@@ -309,8 +309,8 @@ def _to_text(value: object) -> str:
 
 
 class Imported(NamedTuple):
-    added: int
-    known: int
+    added_count: int
+    known_count: int
     damaged: list[Damage]
 
 

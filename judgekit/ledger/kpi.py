@@ -35,24 +35,27 @@ MIN_CALIBRATION_TIME = timedelta(days=14)  # the verdicts must cover at least th
 
 
 class Limit(NamedTuple):
-    """The range that a measure must be in: above `low` and below `high`, or equal to them if `closed`.
+    """The range that a measure must be in: from `low` to `high`, and with both if `includes_bounds`.
 
-    `labelled` measures are estimated from a sample. A `rate`, given as (word, quality), holds if its estimate
-    is in range and its interval ends within twice the limit; any other labelled measure needs the whole
-    interval in range. Measures that aren't labelled count every verdict.
+    A measure that `needs_labels` is estimated from a sample; any other counts every verdict. With a
+    `word_and_quality`, such as ("accept", "bad"), the measure is a rate: its estimate must be in range, and
+    its interval must end within twice the limit. Otherwise, the whole interval must be in range.
     """
 
     title: str
     low: float | None = None
     high: float | None = None
-    closed: bool = False
-    labelled: bool = False
-    rate: tuple[GateWord, Quality] | None = None
+    includes_bounds: bool = False
+    needs_labels: bool = False
+    word_and_quality: tuple[GateWord, Quality] | None = None
     unit: Literal["share", "seconds"] = "share"
 
     def holds(self, value: float) -> bool:
-        """Whether a value is between `low` and `high`. The bounds themselves count only if `closed`."""
-        if self.closed and value in (self.low, self.high):
+        """Whether a value is between `low` and `high`.
+
+        The bounds themselves count only if `includes_bounds`.
+        """
+        if self.includes_bounds and value in (self.low, self.high):
             return True
         if self.low is not None and value <= self.low:
             return False
@@ -79,7 +82,7 @@ class Limit(NamedTuple):
     def _describe_upper_limit(self, high: float) -> str:
         """Describe a range that has only an upper limit: `wanted below 15.0 %`."""
         description = f"wanted below {self.text(high)}"
-        if self.rate:
+        if self.word_and_quality:
             # A rate's interval must end within twice the limit.
             return f"{description}, the interval up to {self.text(2 * high)}"
         return description
@@ -87,17 +90,17 @@ class Limit(NamedTuple):
 
 LIMITS: Mapping[KpiName, Limit] = {
     "false_positive_rate": Limit(
-        "false-positive rate", high=0.10, labelled=True, rate=("NO-GO", "good")
+        "false-positive rate", high=0.10, needs_labels=True, word_and_quality=("NO-GO", "good")
     ),
     "false_negative_rate": Limit(
-        "false-negative rate", high=0.05, labelled=True, rate=("GO", "bad")
+        "false-negative rate", high=0.05, needs_labels=True, word_and_quality=("GO", "bad")
     ),
-    "go": Limit("GO", low=0.70, high=0.90, closed=True),
+    "go": Limit("GO", low=0.70, high=0.90, includes_bounds=True),
     "undetermined": Limit("UNDETERMINED", high=0.15),
     "availability": Limit("availability", low=0.95),
     "latency": Limit("median latency", high=30.0, unit="seconds"),
-    "wrong_nogo": Limit("wrong NO-GO", high=0.10, labelled=True),
-    "wrong_go": Limit("wrong GO", high=0.05, labelled=True),
+    "wrong_nogo": Limit("wrong NO-GO", high=0.10, needs_labels=True),
+    "wrong_go": Limit("wrong GO", high=0.05, needs_labels=True),
 }
 
 
@@ -107,8 +110,8 @@ class Kpi(NamedTuple):
     name: KpiName
     value: float | None
     interval: Interval | None
-    total: int
-    hits: int = 0
+    sample_size: int
+    hit_count: int = 0
 
     @property
     def limit(self) -> Limit:
@@ -120,7 +123,7 @@ class Kpi(NamedTuple):
 
         "missed" means that the entire interval is out of range. "open" means that the evidence isn't enough.
         """
-        has_enough_verdicts = self.total >= MIN_COUNT
+        has_enough_verdicts = self.sample_size >= MIN_COUNT
         if not has_enough_verdicts:
             return "open"
         if self._is_interval_out_of_range():
@@ -131,7 +134,7 @@ class Kpi(NamedTuple):
             return "open"
 
         # People label only a sample of the verdicts, so the value can be right by chance. Check the interval.
-        if self.limit.labelled:
+        if self.limit.needs_labels:
             return "holds" if self._is_interval_within_limit() else "open"
         return "holds"
 
@@ -149,7 +152,7 @@ class Kpi(NamedTuple):
         limit = self.limit
         if interval is None:
             return False
-        if limit.rate:
+        if limit.word_and_quality:
             # A rate's estimate must be within the limit, but its interval may extend to twice the limit.
             highest_allowed = 2 * (limit.high or 0)
             return interval.high <= highest_allowed
@@ -165,9 +168,9 @@ class Kpi(NamedTuple):
         interval = ""
         if self.interval is not None:
             interval = f", 95 % interval {limit.range_text(self.interval)}"
-        noun = "labelled verdict" if limit.labelled else "verdict"
-        total = counted(self.total, noun, f"{noun}s")
-        preposition = "from" if limit.rate else "of"
+        noun = "labelled verdict" if limit.needs_labels else "verdict"
+        total = counted(self.sample_size, noun, f"{noun}s")
+        preposition = "from" if limit.word_and_quality else "of"
         return f"{limit.title} {value} {preposition} {total}{interval} ({limit})"
 
 
@@ -176,13 +179,13 @@ class Evidence(NamedTuple):
 
     verdicts: Sequence[VerdictLine]
     labels: Mapping[str, LabelWord]
-    faults: int = 0
-    decided: Collection[str] = frozenset()
+    fault_count: int = 0
+    overridden_ids: Collection[str] = frozenset()
 
     def restrict_to(self, verdicts: Sequence[VerdictLine]) -> Evidence:
         """Return the evidence about these verdicts only, without faults."""
         # A fault doesn't belong to any rubric or model, by which callers select verdicts.
-        return Evidence(verdicts, self.labels, decided=self.decided)
+        return Evidence(verdicts, self.labels, overridden_ids=self.overridden_ids)
 
     def has_clear_label(self, verdict: VerdictLine) -> bool:
         """Whether most labels of a verdict agree that its content is good, or that it's bad."""
@@ -203,7 +206,7 @@ class Evidence(NamedTuple):
             counts = Counter(self.labels.get(verdict.id) for verdict in verdicts)
             good = counts["go"]
             labels = good + counts["no-go"]
-            strata.append(Stratum(word, len(verdicts), labels, good, decided=is_overridden))
+            strata.append(Stratum(word, len(verdicts), labels, good, is_overridden=is_overridden))
         return strata
 
     def _is_clearly_overridden(self, verdict: VerdictLine) -> bool:
@@ -211,7 +214,7 @@ class Evidence(NamedTuple):
 
         A contradicted override is ignored, as if the verdict had no label.
         """
-        has_override = verdict.id in self.decided
+        has_override = verdict.id in self.overridden_ids
         return has_override and self.has_clear_label(verdict)
 
 
@@ -388,8 +391,8 @@ def measure_kpis(evidence: Evidence) -> list[Kpi]:
     words = Counter(verdict.word for verdict in evidence.verdicts)
     answered_count = sum(verdict.answered for verdict in evidence.verdicts)
     # A file that couldn't be judged counts as an UNDETERMINED verdict that no model answered.
-    undetermined_count = words["UNDETERMINED"] + evidence.faults
-    total = len(evidence.verdicts) + evidence.faults
+    undetermined_count = words["UNDETERMINED"] + evidence.fault_count
+    total = len(evidence.verdicts) + evidence.fault_count
     return [
         *_measure_error_rates(evidence),
         make_share_kpi("go", words["GO"], total),
@@ -404,10 +407,10 @@ def _measure_error_rates(evidence: Evidence) -> list[Kpi]:
     strata = evidence.count_strata()  # groups of verdicts with the same word
     kpis = []
     for name, limit in LIMITS.items():
-        if limit.rate:
-            word, quality = limit.rate
+        if limit.word_and_quality:
+            word, quality = limit.word_and_quality
             rate = rates.estimate_rate(strata, word, quality)
-            kpis.append(Kpi(name, rate.estimate, rate.interval, total=rate.labels))
+            kpis.append(Kpi(name, rate.estimate, rate.interval, sample_size=rate.label_count))
     return kpis
 
 
@@ -419,7 +422,9 @@ def _measure_latency(evidence: Evidence) -> Kpi:
             durations.append(verdict.duration_ms / 1000)
     durations.sort()
     median_seconds = median(durations) if durations else None
-    return Kpi("latency", median_seconds, rates.median_interval(durations), total=len(durations))
+    return Kpi(
+        "latency", median_seconds, rates.median_interval(durations), sample_size=len(durations)
+    )
 
 
 def measure_reliance(evidence: Evidence) -> list[Kpi]:
@@ -440,18 +445,18 @@ def measure_reliance(evidence: Evidence) -> list[Kpi]:
 
 
 class Cost(NamedTuple):
-    """The cost of verdicts in US dollars; `complete` is False if the cost of some calls is unknown."""
+    """The cost of verdicts in US dollars; `is_complete` is False if the cost of some calls is unknown."""
 
     usd: float
-    complete: bool
+    is_complete: bool
 
     def __str__(self) -> str:
-        if self.complete:
+        if self.is_complete:
             return f"cost {self.usd:.4f} USD"
         return f"cost at least {self.usd:.4f} USD"
 
     def record(self) -> dict[str, float | bool]:
-        return {"usd": round(self.usd, 6), "complete": self.complete}
+        return {"usd": round(self.usd, 6), "complete": self.is_complete}
 
 
 def sum_up_cost(verdicts: Iterable[VerdictLine]) -> Cost:
@@ -480,8 +485,8 @@ def make_share_kpi(name: KpiName, hits: int, total: int) -> Kpi:
     """Build the KPI for `hits` in `total`; its value is None if `total` is 0."""
     interval = rates.wilson_interval(hits, total)
     if interval is None:
-        return Kpi(name, None, None, total, hits=hits)
-    return Kpi(name, interval.value, interval, total, hits=hits)
+        return Kpi(name, None, None, total, hit_count=hits)
+    return Kpi(name, interval.value, interval, total, hit_count=hits)
 
 
 def split_by_rubric_and_model(
@@ -601,12 +606,12 @@ def _strip_provider_and_date(model: str) -> str:
 
 
 class Readiness(NamedTuple):
-    """Progress to promotion: `missing` explains each unmet need, `labels` counts those to add by word."""
+    """Progress to promotion: an explanation of each unmet need, and the number of missing labels by word."""
 
     kpis: list[Kpi]
-    missing: list[str]
+    unmet_needs: list[str]
     evidence: Evidence
-    labels: Mapping[GateWord, int]
+    missing_labels_by_word: Mapping[GateWord, int]
 
 
 def make_window_filter() -> LineFilter:
@@ -630,7 +635,7 @@ def find_missed_rates(
     reasons = []
     evidence = collect_evidence(_select_since_promotion(recent), rubric)
     for kpi in measure_kpis(evidence):
-        if kpi.limit.rate and kpi.state == "missed":
+        if kpi.limit.word_and_quality and kpi.state == "missed":
             reasons.append(str(kpi))
     return reasons, has_stopped
 
@@ -658,8 +663,10 @@ def assess_readiness(
     needed_labels: dict[GateWord, int] = {}
     kpis = measure_kpis(evidence)
     for kpi in kpis:
-        if kpi.limit.rate:  # an error rate, such as the share of bad content that got GO
-            word, quality = kpi.limit.rate
+        if (
+            kpi.limit.word_and_quality
+        ):  # an error rate, such as the share of bad content that got GO
+            word, quality = kpi.limit.word_and_quality
             wanted = rates.count_wanted_labels(strata, word, quality, bar=kpi.limit.high or 0)
             _raise_counts(needed_labels, wanted or {})
             remedy = _ask_for_labels(kpi, wanted)
@@ -692,7 +699,7 @@ def _raise_counts(counts: dict[GateWord, int], wanted: rates.Wanted) -> None:
 
 def _ask_for_verdicts(kpi: Kpi) -> str:
     """Request more verdicts if a measured KPI has too few; else return ""."""
-    if kpi.value is None or kpi.total >= MIN_COUNT:
+    if kpi.value is None or kpi.sample_size >= MIN_COUNT:
         return ""
     return f": at least {MIN_COUNT} verdicts are needed"
 

@@ -71,7 +71,7 @@ def _choose_needed(unlabelled: Sequence[VerdictLine], lacking: kpi.Readiness) ->
     unclear_ids = _find_unclear_ids(lacking.evidence)
     unclear = [verdict for verdict in unlabelled if verdict.id in unclear_ids]
     needed: list[VerdictLine] = []
-    for word, count in lacking.labels.items():
+    for word, count in lacking.missing_labels_by_word.items():
         needed += _select_word(unclear, word)[:count]
     return needed
 
@@ -267,25 +267,25 @@ def _find_judged_content(contents: Iterable[bytes], sha256: str) -> bytes | None
 
 @dataclass(slots=True)
 class Triage:
-    """The lines a person must look at, newest first; `settled` counts paths fixed or overridden since.
+    """The lines a person must look at, newest first; `settled_count` counts paths fixed or overridden since.
 
     `verdicts` holds every verdict that was read.
     """
 
     overrides: list[OverrideLine] = field(default_factory=list)
     skips: list[Skip] = field(default_factory=list)
-    changes: list[ModeChange] = field(default_factory=list)
+    mode_changes: list[ModeChange] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
-    nogo: list[VerdictLine] = field(default_factory=list)
-    unclear: list[VerdictLine] = field(default_factory=list)
+    nogo_verdicts: list[VerdictLine] = field(default_factory=list)
+    unclear_verdicts: list[VerdictLine] = field(default_factory=list)
     failures: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    settled: int = 0
+    settled_count: int = 0
     verdicts: list[VerdictLine] = field(default_factory=list)
 
     @property
-    def unjudged(self) -> list[VerdictLine]:
-        """The verdicts in `unclear` on pushes during which no model answered."""
-        return [verdict for verdict in self.unclear if _is_unjudged_push(verdict)]
+    def unjudged_verdicts(self) -> list[VerdictLine]:
+        """The unclear verdicts on pushes during which no model answered."""
+        return [verdict for verdict in self.unclear_verdicts if _is_unjudged_push(verdict)]
 
 
 def _is_unjudged_push(verdict: VerdictLine) -> bool:
@@ -309,11 +309,11 @@ def triage_records(records: Iterable[Record]) -> Triage:
         if _is_settled(verdict, triage.overrides):
             # Count the task as settled only if there was something to settle.
             if _identify_task(verdict) in troubled_tasks:
-                triage.settled += 1
+                triage.settled_count += 1
         elif verdict.word == "NO-GO":
-            triage.nogo.append(verdict)
+            triage.nogo_verdicts.append(verdict)
         else:
-            triage.unclear.append(verdict)
+            triage.unclear_verdicts.append(verdict)
 
     return triage
 
@@ -325,7 +325,7 @@ def _collect_line(triage: Triage, line: Record) -> None:
     elif isinstance(line, Skip):
         triage.skips.insert(0, line)
     elif isinstance(line, ModeChange):
-        triage.changes.insert(0, line)
+        triage.mode_changes.insert(0, line)
     elif isinstance(line, Fault):
         triage.faults[line.problem] += 1
     elif isinstance(line, VerdictLine):

@@ -162,31 +162,31 @@ def _take_root(product: float, top_term: float, bottom_term: float) -> float:
 class Stratum:
     """Verdicts with one word, their labels, and the good ones among these.
 
-    `decided` are verdicts that people have overridden, which makes them no sample of others.
+    `is_overridden` are verdicts that people have overridden, which makes them no sample of others.
     """
 
     word: GateWord
-    verdicts: int
-    labels: int
-    good: int
-    decided: bool = False
+    verdict_count: int
+    label_count: int
+    good_count: int
+    is_overridden: bool = False
 
     def share(self, quality: Quality) -> Interval | None:
         """Return the share of verdicts with this quality, estimated from labels; None without labels."""
-        if not self.labels:
+        if not self.label_count:
             return None
-        hits = self.good if quality == "good" else self.labels - self.good
+        hits = self.good_count if quality == "good" else self.label_count - self.good_count
 
         # Overridden verdicts all have a label, so their share is exact. They aren't a sample of the others,
         # because people chose them.
-        if self.decided:
-            share = hits / self.labels
+        if self.is_overridden:
+            share = hits / self.label_count
             return Interval(share, low=share, high=share)
-        return exact_interval(hits, self.labels)
+        return exact_interval(hits, self.label_count)
 
 
 class Rate(NamedTuple):
-    """The share of all good (or bad) content that got one word, and the number of `labels` behind it.
+    """The share of all good (or bad) content that got one word, and the number of labels behind it.
 
     The `estimate` is None if a word without labels may hide more such content; the interval's value then
     assumes that it hides none.
@@ -194,7 +194,7 @@ class Rate(NamedTuple):
 
     estimate: float | None
     interval: Interval | None
-    labels: int
+    label_count: int
 
 
 def estimate_rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
@@ -204,10 +204,10 @@ def estimate_rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -
     intervals combined by MOVER. If another word has no labels, the lower bound assumes that all of its
     content has this quality, and the upper bound that none has.
     """
-    strata = [stratum for stratum in strata if stratum.verdicts]
+    strata = [stratum for stratum in strata if stratum.verdict_count]
     same_word = [stratum for stratum in strata if stratum.word == word]
     others = [stratum for stratum in strata if stratum.word != word]
-    labels = sum(stratum.labels for stratum in strata)
+    labels = sum(stratum.label_count for stratum in strata)
     nothing_known = Rate(None, None, labels)
 
     # Compare two amounts of content with this quality: under the word, and under the other words. The unit
@@ -243,12 +243,12 @@ def _estimate_same_word(same_word: Sequence[Stratum], quality: Quality) -> Inter
         share = stratum.share(quality)
         if share is None:
             return None
-        weighted_shares.append((stratum.verdicts / count, share))
+        weighted_shares.append((stratum.verdict_count / count, share))
     return add_weighted(weighted_shares) if weighted_shares else None
 
 
 def _count_verdicts(strata: Sequence[Stratum]) -> int:
-    return sum(stratum.verdicts for stratum in strata)
+    return sum(stratum.verdict_count for stratum in strata)
 
 
 def _convert_to_odds(share: Interval) -> Interval:
@@ -273,7 +273,7 @@ def _estimate_others(
     weighted_shares = []
     for stratum in others:
         share = stratum.share(quality) or unlabelled
-        weighted_shares.append((stratum.verdicts / count, share))
+        weighted_shares.append((stratum.verdict_count / count, share))
     total_share = add_weighted(weighted_shares) if weighted_shares else unlabelled
     return _multiply(odds, total_share)
 
@@ -304,7 +304,7 @@ def _convert_from_odds(odds: float) -> float:
 def _can_estimate(others: Sequence[Stratum]) -> bool:
     """Whether the strata of other words have the labels that an estimate needs."""
     # UNDETERMINED verdicts are rarely labelled, so the estimate does without labels for them.
-    return all(stratum.labels or stratum.word == "UNDETERMINED" for stratum in others)
+    return all(stratum.label_count or stratum.word == "UNDETERMINED" for stratum in others)
 
 
 def count_wanted_labels(
@@ -337,7 +337,7 @@ def _measure_gap_to(bar: float, measured: Rate) -> float:
     If it's 0 or less, the interval shows it. If there are too few labels, it's `inf`.
     """
     interval = measured.interval
-    if interval is None or measured.labels < MIN_COUNT:
+    if interval is None or measured.label_count < MIN_COUNT:
         return inf
 
     # Without an estimate, the rate can't be shown to be below the bar, but it can be shown to be above it.
@@ -377,7 +377,7 @@ def _find_best_stratum(
 
         # Ties are common before the first labels. Then prefer GO and NO-GO to UNDETERMINED, and after that
         # the stratum with the fewest labels.
-        rank = (gap, stratum.word == "UNDETERMINED", stratum.labels)
+        rank = (gap, stratum.word == "UNDETERMINED", stratum.label_count)
         if best_rank is None or rank < best_rank:
             best_rank = rank
             best_index = index
@@ -387,10 +387,10 @@ def _find_best_stratum(
 def _can_get_labels(stratum: Stratum) -> bool:
     """Whether a stratum has verdicts that people can still label."""
     # A decided stratum consists of overridden verdicts, and an override counts as a label.
-    are_all_labelled = stratum.decided
+    are_all_labelled = stratum.is_overridden
     if are_all_labelled:
         return False
-    return stratum.labels != stratum.verdicts
+    return stratum.label_count != stratum.verdict_count
 
 
 def _add_labels(stratum: Stratum, real: Stratum) -> Stratum:
@@ -398,19 +398,19 @@ def _add_labels(stratum: Stratum, real: Stratum) -> Stratum:
 
     `real` is the stratum with its real labels only.
     """
-    added_labels = max(1, stratum.labels // _LABELS_PER_STEP)
-    labels = min(stratum.verdicts, stratum.labels + added_labels)
-    if real.labels:
-        good_share = real.good / real.labels
+    added_labels = max(1, stratum.label_count // _LABELS_PER_STEP)
+    labels = min(stratum.verdict_count, stratum.label_count + added_labels)
+    if real.label_count:
+        good_share = real.good_count / real.label_count
     else:  # assume that the verdicts are right
         good_share = _GOOD_SHARE_BY_WORD[real.word]
-    return replace(stratum, labels=labels, good=round(good_share * labels))
+    return replace(stratum, label_count=labels, good_count=round(good_share * labels))
 
 
 def _count_added_labels(strata: Sequence[Stratum], enlarged: Sequence[Stratum]) -> Wanted:
     """Count the labels added to each verdict word. Words without any are left out."""
     added_labels = {}
     for before, after in zip(strata, enlarged, strict=True):
-        if after.labels > before.labels:
-            added_labels[after.word] = after.labels - before.labels
+        if after.label_count > before.label_count:
+            added_labels[after.word] = after.label_count - before.label_count
     return added_labels

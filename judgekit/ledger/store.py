@@ -148,15 +148,15 @@ DECISIONS_FILTER = LineFilter(kinds=[OverrideLine, DismissalLine])
 
 
 class Damage(NamedTuple):
-    """A line that was skipped, and the reason. With `line` 0 it's a whole file or folder."""
+    """A line that was skipped, and the reason. With `line_number` 0 it's a whole file or folder."""
 
     path: Path
-    line: int
+    line_number: int
     why: str
 
     def __str__(self) -> str:
-        if self.line:
-            return f"{self.path}:{self.line}: {self.why}; this line is skipped"
+        if self.line_number:
+            return f"{self.path}:{self.line_number}: {self.why}; this line is skipped"
         return f"{self.path}: {self.why}; skipped"
 
 

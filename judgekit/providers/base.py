@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class Message(NamedTuple):
-    """One chat message. Its first `stable` characters are the same for every text a rubric judges."""
+    """One chat message. Its first `stable_chars` characters are the same for every text a rubric judges."""
 
     role: Literal["system", "user", "assistant"]
     content: str
-    stable: int = 0
+    stable_chars: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +39,26 @@ class Endpoint:
     """A model and how to reach it. Keys are held here and nowhere else.
 
     `model` is litellm's name. `parameters` are further arguments for the provider's client, or a command's
-    whole environment. A `pointwise` model answers one question per call, in token probabilities. One that
-    `decides` answers typed questions with probabilities and writes nothing.
+    whole environment. A model that `is_pointwise` answers one question per call, in token probabilities. One
+    that `decides` answers typed questions with probabilities and writes nothing.
     """
 
     profile: Profile
     model: str
     family: str
-    output: OutputMode
+    output_mode: OutputMode
     api_base: str | None = None
     api_key: str | None = field(default=None, repr=False)
     parameters: dict[str, str] = field(default_factory=dict, repr=False)
-    pointwise: bool = False
+    is_pointwise: bool = False
     decides: bool = False
-    logprobs: bool = False
+    has_logprobs: bool = False
     price: Price | None = None
 
     @property
     def writes(self) -> bool:
         """Whether the model writes its replies, with reasons, instead of giving bare probabilities."""
-        return not (self.pointwise or self.decides)
+        return not (self.is_pointwise or self.decides)
 
 
 def answering_name(asked: str, answered: str) -> str:
@@ -191,7 +191,7 @@ def endpoint(
     if not isinstance(profile, LitellmProfile):
         return api_endpoint
     has_logprobs = _has_logprobs(profile, model) and not profile.pointwise
-    return replace(api_endpoint, pointwise=profile.pointwise, logprobs=has_logprobs)
+    return replace(api_endpoint, is_pointwise=profile.pointwise, has_logprobs=has_logprobs)
 
 
 def _remove_prefix(profile: Profile, model: str) -> str:

@@ -65,15 +65,15 @@ class BatchAnswer(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch as its provider describes it. `files` are the ids of its output and error files.
+    """A batch as its provider describes it. `file_ids` are the ids of its output and error files.
 
     `problem` is the provider's error message. `deadline` is None if the provider doesn't give one.
     """
 
     status: str
-    files: tuple[str, ...]
-    answered: int
-    total: int
+    file_ids: tuple[str, ...]
+    answered_count: int
+    total_count: int
     problem: str
     deadline: float | None = None
 
@@ -85,7 +85,7 @@ def explain_missing_batches(endpoint: Endpoint) -> str | None:
         return f"{endpoint.model} decides, and decision models have no batches"
     if not isinstance(profile, LitellmProfile) or profile.batches is None:
         return f"{profile.provider} has no batches that judgekit can use; `batches` in its profile says so"
-    if endpoint.pointwise:
+    if endpoint.is_pointwise:
         return f"{endpoint.model} is asked one question after another, each in a batch of its own"
     if not endpoint.api_key:
         variables = " or ".join(profile.key) or "one"

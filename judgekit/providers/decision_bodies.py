@@ -105,8 +105,8 @@ def _check_envelope(body: _Object) -> None:
     error = error_in_success(body, has_answer=has_answer)
     if error:
         raise make_stated_failure(error)
-    if body.repeated:
-        raise _build_invalid_error(f"the reply has the key {body.repeated!r} twice")
+    if body.repeated_key:
+        raise _build_invalid_error(f"the reply has the key {body.repeated_key!r} twice")
 
 
 def _read_model(body: _Object) -> str | None:
@@ -127,7 +127,7 @@ class _Object(dict[str, Any]):
         self.pairs = pairs
 
     @property
-    def repeated(self) -> str:
+    def repeated_key(self) -> str:
         """The first duplicate key, or ""."""
         seen = set()
         for key, _ in self.pairs:
@@ -208,8 +208,8 @@ def _find_problem(answer: object) -> str | None:
     """Say why an answer can't be read, such as an error in its place, or return None."""
     if not isinstance(answer, _Object):
         return "was not answered by an object"
-    if answer.repeated:
-        return f"was answered with the key {answer.repeated!r} twice"
+    if answer.repeated_key:
+        return f"was answered with the key {answer.repeated_key!r} twice"
     if answer.get("error"):
         message = make_stated_failure(answer["error"]).message
         return f"was answered with an error: {short_line(message, _QUOTED_CHARS)}"

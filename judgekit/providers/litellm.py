@@ -357,7 +357,7 @@ class LitellmGateway:
         Changes are remembered for later calls. The usage includes that of the failed calls.
         """
         if endpoint.decides:
-            only_style = CallStyle(endpoint.output)  # decision models have no other
+            only_style = CallStyle(endpoint.output_mode)  # decision models have no other
             return await self._ask_with_retries(endpoint, request, only_style, turn, end)
 
         first_style = await _choose_style(endpoint, end)
@@ -471,7 +471,7 @@ async def _ask_if_thinking(endpoint: Endpoint, end: float) -> bool | None:
 
 def _recall_style(endpoint: Endpoint) -> CallStyle:
     """Return the style remembered for a model, or the default one."""
-    return remembered.find(endpoint) or CallStyle(endpoint.output)
+    return remembered.find(endpoint) or CallStyle(endpoint.output_mode)
 
 
 def _remember_changes(endpoint: Endpoint, old_style: CallStyle, new_style: CallStyle) -> None:
@@ -886,7 +886,7 @@ def _build_message(message: Message, profile: LitellmProfile) -> dict[str, Any]:
     If the provider has a prompt cache, the start that the message shares with others is marked for it.
     """
     content = message.content
-    shared_chars = message.stable
+    shared_chars = message.stable_chars
     has_both_parts = 0 < shared_chars < len(content)
     if not (profile.prompt_caching and has_both_parts):
         return {"role": message.role, "content": content}

@@ -339,7 +339,7 @@ class LocalServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
     def launch(self) -> None:
@@ -499,7 +499,7 @@ class LocalGateway:
             users: set[LocalGateway] = set()
             if name in servers.by_name:
                 server, users = servers.by_name[name]
-            if server is None or not server.alive:
+            if server is None or not server.is_alive:
                 server = _launch(name)
             users.add(self)
             servers.by_name[name] = server, users

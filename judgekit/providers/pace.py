@@ -69,8 +69,8 @@ class Pace:
         self._start_times: deque[float] = deque()  # when the last minute's calls started
         self._paused_until = 0.0
         self._refused_at = -inf  # no refusal yet
-        self._reason = FailureKind.RATE_LIMIT
-        self._why = PAUSED
+        self._pause_kind = FailureKind.RATE_LIMIT
+        self._pause_message = PAUSED
         # Each caller's waiting calls: a future, and the clock time until which the call can wait.
         self._queues: dict[str, deque[tuple[asyncio.Future[None], float]]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -140,8 +140,8 @@ class Pace:
         is_longer = pause_end > self._paused_until
         if is_longer:
             self._paused_until = pause_end
-            self._reason = reason
-            self._why = why
+            self._pause_kind = reason
+            self._pause_message = why
             self._schedule()  # refuses the calls that can't wait so long
 
     def limit(self) -> int:
@@ -159,7 +159,7 @@ class Pace:
         seconds = max(0.0, self._paused_until - now, allowed_at - now)
         is_pause_longer = self._paused_until >= allowed_at
         if is_pause_longer:
-            return seconds, self._reason, self._why
+            return seconds, self._pause_kind, self._pause_message
         return seconds, FailureKind.RATE_LIMIT, f"{self._per_minute} calls were made in a minute"
 
     def _forget_old_calls(self, now: float) -> None:

@@ -32,7 +32,7 @@ class _Entry(NamedTuple):
     """A style, the time when it was learned, and the file's state on disk at that time."""
 
     style: CallStyle
-    at: float
+    learned_at: float
     stamp: tuple[int, ...] | None
 
 
@@ -51,7 +51,9 @@ def find(endpoint: Endpoint) -> CallStyle | None:
             _entries.pop(path, None)
             return None
         _entries[path] = entry
-    is_fresh = abs(time.time() - entry.at) < KEPT_SECONDS  # the clock may have been set back
+    is_fresh = (
+        abs(time.time() - entry.learned_at) < KEPT_SECONDS
+    )  # the clock may have been set back
     return entry.style if is_fresh else None
 
 
@@ -60,11 +62,11 @@ def keep(endpoint: Endpoint, style: CallStyle) -> None:
     path = _style_path(endpoint)
     now = time.time()
     lasting_style = style.lasting()
-    default_style = CallStyle(endpoint.output)
+    default_style = CallStyle(endpoint.output_mode)
     content: dict[str, Any] = {
         "version": _FORMAT_VERSION,
         "at": now,
-        "usual": endpoint.output,
+        "usual": endpoint.output_mode,
         "model": endpoint.model,
     }
     # Only write values that differ from the default style.
@@ -108,7 +110,7 @@ def _read_entry(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -
     try:
         with path.open("rb") as file:
             content = json.loads(file.read(_MAX_BYTES))
-        if content["version"] != _FORMAT_VERSION or content["usual"] != endpoint.output:
+        if content["version"] != _FORMAT_VERSION or content["usual"] != endpoint.output_mode:
             return None
         style = _read_style(content, endpoint)
         if style is None:
@@ -120,7 +122,7 @@ def _read_entry(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -
 
 def _read_style(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None:
     """Read the style in a file's content, or return None if a value is invalid."""
-    default_style = CallStyle(endpoint.output)
+    default_style = CallStyle(endpoint.output_mode)
     values = {
         "mode": content.get("mode", default_style.mode),
         "max_tokens": content.get("max_tokens", default_style.max_tokens),

@@ -136,11 +136,11 @@ def _make_endpoint(
         profile,
         model=line.model,
         family=line.family,
-        output=profile.output,
+        output_mode=profile.output,
         api_base=str(path),
-        pointwise=line.pointwise,
+        is_pointwise=line.pointwise,
         decides=bool(line.decides),
-        logprobs=logprobs,
+        has_logprobs=logprobs,
     )
 
 
@@ -270,7 +270,7 @@ class Recorder:
             **request.call_key._asdict(),
             model=endpoint.model,
             family=endpoint.family,
-            pointwise=endpoint.pointwise,
+            pointwise=endpoint.is_pointwise,
             decides=endpoint.decides or None,  # None isn't written
             labels=labels,
             **outcome,

@@ -48,29 +48,30 @@ CUSTOM_PROVIDER = "openai-compatible"
 
 @dataclass(frozen=True, slots=True)
 class PanelRequest:
-    """The user's wishes: models, the providers to `allow` (None: all but commands), and which come first.
+    """The user's wishes: models, the allowed providers (None: all but commands), and which come first.
 
-    For tiers in `listed_only` a project named the models, so general-purpose credentials don't count there.
-    `by` tells an error message who named the models; "" is the configuration. If none is named, a `mixed`
-    panel takes each tier from another family, a plain one all from the first provider.
+    For tiers in `project_named_tiers` a project named the models, so general-purpose credentials don't count
+    there. `models_named_by` tells an error message who named the models; "" is the configuration. If none is
+    named, a panel takes each tier from another family if it `needs_mixed_families`, or else all from the
+    first provider.
     """
 
     models: Mapping[TierName, str | Sequence[str] | None] = field(default_factory=dict)
-    allow: Sequence[str] | None = None
-    order: Sequence[str] | None = None
-    listed_only: frozenset[TierName] = frozenset()
-    by: str = ""
-    mixed: bool = False
+    allowed_providers: Sequence[str] | None = None
+    provider_order: Sequence[str] | None = None
+    project_named_tiers: frozenset[TierName] = frozenset()
+    models_named_by: str = ""
+    needs_mixed_families: bool = False
 
     def allows(self, profile: Profile) -> bool:
         """Whether the user allows a provider. By default, all are allowed except commands."""
-        if self.allow is None:
+        if self.allowed_providers is None:
             return not isinstance(profile, CommandProfile)
         return self.asks_for(profile)
 
     def asks_for(self, profile: Profile) -> bool:
         """Whether the user's list of allowed providers includes this one, by name or alias."""
-        return profile.provider in map(registry.unaliased, self.allow or ())
+        return profile.provider in map(registry.unaliased, self.allowed_providers or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Panel:
     endpoints: dict[TierName, tuple[Endpoint, ...]]
     provider: str | None
     reason: str
-    others: Others = field(default=tuple, compare=False, repr=False)
+    find_other_panels: Others = field(default=tuple, compare=False, repr=False)
 
 
 def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
@@ -112,7 +113,7 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     if panel is None:
         reason = _explain_no_model(wanted, profiles, environ)
         return Panel(endpoints={}, provider=None, reason=reason)
-    return replace(panel, others=list_others)
+    return replace(panel, find_other_panels=list_others)
 
 
 def _make_first_panel(
@@ -126,7 +127,7 @@ def _make_first_panel(
     first_panel = next(panels, None)
     if first_panel is None:
         return None
-    if wanted.mixed and first_panel.endpoints:
+    if wanted.needs_mixed_families and first_panel.endpoints:
         next_panels = panels
         return _mix_families(first_panel, next_panels)
     return first_panel
@@ -138,7 +139,7 @@ def _make_replayed_panel(recording: str, wanted: PanelRequest) -> Panel:
     Raises `ConfigError` if the recording is empty or damaged, and `UsageError` if it lacks that model.
     """
     endpoints: Tiers = replay.load_recorded_models(Path(recording))
-    is_model_named = bool(wanted.by)  # "" if the models are from the configuration
+    is_model_named = bool(wanted.models_named_by)  # "" if the models are from the configuration
     if is_model_named:
         endpoints = _pick_recorded_model(endpoints, wanted, recording)
     return Panel(fill(endpoints), "replay", f"replies recorded in {recording}")
@@ -158,7 +159,7 @@ def _add_models_from_variables(
     variables = {tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}
     models = _read_models(variables, environ)
     named_by_project: frozenset[TierName] = frozenset()  # the variables are the user's
-    return replace(wanted, models=models, listed_only=named_by_project)
+    return replace(wanted, models=models, project_named_tiers=named_by_project)
 
 
 def _names_models(wanted: PanelRequest) -> bool:
@@ -170,7 +171,7 @@ def _list_allowed(profiles: Sequence[Profile], wanted: PanelRequest) -> list[Pro
     """List the allowed profiles, starting with those in the user's preferred order."""
     remaining = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
     preferred = []
-    for name in wanted.order or ():
+    for name in wanted.provider_order or ():
         provider = registry.unaliased(name)
         if provider in remaining:
             preferred.append(remaining.pop(provider))
@@ -181,11 +182,11 @@ def _explain_no_model(
     wanted: PanelRequest, profiles: Sequence[Profile], environ: Mapping[str, str]
 ) -> str:
     """Explain how to get a model. Mention installed commands that the user could allow."""
-    if wanted.allow is None:
+    if wanted.allowed_providers is None:
         problem = "no model found: set a provider's key (see judgekit provider list), or "
         problem += "JUDGEKIT_API_BASE with JUDGEKIT_MODEL, or start a local server"
     else:
-        allowed = ", ".join(wanted.allow) or "none"
+        allowed = ", ".join(wanted.allowed_providers) or "none"
         problem = f"no model found among the allowed providers ({allowed})"
 
     usable_commands = []
@@ -379,7 +380,7 @@ def _make_named_panel(
     for tier, name in _pair_tiers_with_names(wanted):
         profile_or_problem = _find_usable_profile(name, tier, wanted, known, environ)
         if isinstance(profile_or_problem, str):
-            how_named = wanted.by or f"configured ({tier})"
+            how_named = wanted.models_named_by or f"configured ({tier})"
             reason = f"the model {name} is {how_named}, but {profile_or_problem}"
             return Panel(endpoints={}, provider=None, reason=reason)
         profile, model = profile_or_problem
@@ -396,7 +397,7 @@ def _make_named_panel(
     panel = Panel(fill(endpoints), first_profile.provider, reason)
     if _must_stay_on_own_servers(used_profiles, wanted):
         return panel
-    return replace(panel, others=others)  # other providers can replace failing models
+    return replace(panel, find_other_panels=others)  # other providers can replace failing models
 
 
 def _pair_tiers_with_names(wanted: PanelRequest) -> list[tuple[TierName, str]]:
@@ -431,7 +432,7 @@ def _find_usable_profile(
 def _find_who_named(wanted: PanelRequest) -> str:
     """Return "project" if the project alone has named all models, or else "user"."""
     named_tiers = [tier for tier, models in wanted.models.items() if models]
-    is_project_alone = all(tier in wanted.listed_only for tier in named_tiers)
+    is_project_alone = all(tier in wanted.project_named_tiers for tier in named_tiers)
     return "project" if is_project_alone else "user"
 
 
@@ -454,7 +455,7 @@ def _fill_other_tiers(
 def _must_stay_on_own_servers(profiles: Sequence[Profile], wanted: PanelRequest) -> bool:
     """Whether the user only uses their own servers, and hasn't listed any providers to allow."""
     are_all_own = all(_is_own_server(profile) for profile in profiles)
-    return are_all_own and wanted.allow is None
+    return are_all_own and wanted.allowed_providers is None
 
 
 def _find_writers(profile: Profile, known: Sequence[Profile], environ: Variables) -> Profile | None:
@@ -513,7 +514,7 @@ def _has_user_permission(profile: Profile, tier: TierName, wanted: PanelRequest)
     """Whether the user, and not only a project, has chosen the tier's models or the provider."""
     # Some credentials usually have other purposes, such as a cloud account's. A project must not spend them
     # without the user's permission.
-    is_set_by_project_alone = tier in wanted.listed_only
+    is_set_by_project_alone = tier in wanted.project_named_tiers
     return wanted.asks_for(profile) or not is_set_by_project_alone
 
 
@@ -798,7 +799,7 @@ class ProviderState(NamedTuple):
     """One line of `judgekit provider list`; `why` names what makes it usable or what's missing."""
 
     name: str
-    usable: bool
+    is_usable: bool
     why: str
     models: dict[TierName, str]
 
@@ -815,7 +816,7 @@ def provider_report(
     models_by_server = _list_local_models(all_profiles, environ)
     addressed_profiles = _list_addressed(all_profiles, environ)
     # For the tiers in `listed_only`, the project named the models, not the user.
-    tiers_of_user = {tier for tier in wanted.models if tier not in wanted.listed_only}
+    tiers_of_user = {tier for tier in wanted.models if tier not in wanted.project_named_tiers}
     named_by_user = _list_named_providers(wanted, tiers_of_user, all_profiles)
     named_by_anyone = _list_named_providers(wanted, wanted.models.keys(), all_profiles)
 
@@ -867,10 +868,10 @@ def _build_state(
     """Build a provider's state. It's usable if it has no problem, and if the user allows it."""
     if not wanted.allows(profile):
         reason = _explain_not_allowed(profile, problem)
-        return ProviderState(profile.provider, usable=False, why=reason, models=models)
+        return ProviderState(profile.provider, is_usable=False, why=reason, models=models)
 
     reason = problem or _describe_evidence(profile, environ)
-    return ProviderState(profile.provider, usable=problem is None, why=reason, models=models)
+    return ProviderState(profile.provider, is_usable=problem is None, why=reason, models=models)
 
 
 def _list_named_providers(

@@ -176,5 +176,5 @@ def merge_system_messages(messages: Sequence[Message]) -> Messages:
 
     text = "\n\n".join(message.content for message in [*instructions, first_message])
     # The new text starts with the first instructions, so it has the same stable start.
-    merged_message = Message("user", text, stable=instructions[0].stable)
+    merged_message = Message("user", text, stable_chars=instructions[0].stable_chars)
     return (merged_message, *other_messages[1:])

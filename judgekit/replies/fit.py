@@ -272,7 +272,7 @@ def _find_number_in(value: Object, field_path: str) -> object:
     if has_maximum:  # such as `{"score": 4, "out_of": 10}`
         raise Misfit(f"`{field_path}` is on a scale of its own")
     keys = _find_keys_like(value, _VALUE_KEYS)
-    if len(keys) != 1 or keys[0] in value.repeated:
+    if len(keys) != 1 or keys[0] in value.repeated_keys:
         raise Misfit(f"`{field_path}` is an object, not a number")
     number_value: object = value[keys[0]]
     if number_value is CUT:
@@ -304,7 +304,7 @@ def _coerce_mapping(value: Object, kind: object, field_path: str) -> dict[str, o
     """Coerce the values of a mapping. Raises `Misfit` if a key has two different values."""
     coerced = {}
     for key, item in value.items():
-        if key in value.repeated:
+        if key in value.repeated_keys:
             raise Misfit(f"`{_join(field_path, key)}` is given twice")
         coerced[key] = coerce(item, kind, _join(field_path, key))
     return coerced
@@ -423,7 +423,7 @@ def _match_key(
     """
     exact_key = key_of(name, model)
     key = exact_key if exact_key in value else _find_similar_key(value, name, model)
-    if key in value.repeated:
+    if key in value.repeated_keys:
         raise Misfit(f"`{_join(field_path, key)}` is given twice")
     return key
 
@@ -474,7 +474,7 @@ def _find_wrapped(value: Object) -> Iterator[Object]:
     """Yield the objects under keys such as "result", each of which could be the answer."""
     for key, item in value.items():
         # A key with two different values is ambiguous.
-        may_wrap = normalise_key(key) in _WRAPPERS and key not in value.repeated
+        may_wrap = normalise_key(key) in _WRAPPERS and key not in value.repeated_keys
         if not may_wrap:
             continue
         answer = _key_by_name(item) or item  # an array of {name, score} pairs becomes an object

@@ -168,7 +168,7 @@ class Object(dict[str, Any]):
     """An object of the reply.
 
     - `closed`: the closing brace is there, and no value inside is truncated
-    - `repeated`: the keys given twice with different values
+    - `repeated_keys`: the keys given twice with different values
     - `tail`: the text up to the next object, including an unclosed string of this object
     - `start`: the position of an outermost object in the reply
     - `outer`: the object that quotes this one in a string, or None
@@ -181,10 +181,10 @@ class Object(dict[str, Any]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.repeated = set[str]()
+        self.repeated_keys = set[str]()
 
     def put(self, key: str, value: object) -> None:
-        """Set `key`. If it already has a different value, also add it to `repeated`."""
+        """Set `key`. If it already has a different value, also add it to `repeated_keys`."""
         if key in self:
             old_value = self[key]
             # Compare the types as well, because Python considers 1, 1.0 and True equal.
@@ -192,7 +192,7 @@ class Object(dict[str, Any]):
             # A new container is still empty, so its content can't be compared yet.
             is_container = isinstance(value, (Object, Array))
             if is_container or not is_same:
-                self.repeated.add(key)
+                self.repeated_keys.add(key)
         self[key] = value
 
 
@@ -217,7 +217,9 @@ def scan(raw: str) -> deque[Object]:
         outer = None
         if objects:
             previous = objects[-1]
-            previous.tail = raw[reader.end : start]  # `reader.end` is still the previous object's
+            previous.tail = raw[
+                reader.object_end : start
+            ]  # `reader.end` is still the previous object's
             is_restart = start == reader.last_restart  # inside an unclosed string of `previous`
             outer = _find_outer(previous, is_restart=is_restart)
 
@@ -228,7 +230,7 @@ def scan(raw: str) -> deque[Object]:
         match = _OBJECT_START_PATTERN.search(raw, reader.pos)
 
     if objects:
-        objects[-1].tail = raw[reader.end :]
+        objects[-1].tail = raw[reader.object_end :]
     return objects
 
 
@@ -258,40 +260,40 @@ class _Reader:
     def __init__(self, raw: str) -> None:
         self.raw = raw
         self.pos = 0
-        self.end = 0  # end of the last object
-        self.entries = 0  # number of objects, keys and items
+        self.object_end = 0  # end of the last object
+        self.entry_count = 0  # number of objects, keys and items
         # How often an object inside an unclosed string can still be read.
         self.restarts_left = MAX_RESTARTS
         self.last_restart = -1  # start of the last object found inside an unclosed string, or -1
-        self.unclosed = -1  # start of the current object's unclosed string, or -1
-        self.broken = False  # whether the current object can't be read any further
+        self.unclosed_string_start = -1  # start of the current object's unclosed string, or -1
+        self.is_broken = False  # whether the current object can't be read any further
         self.has_bare_key = False  # whether the last key had no quotes
 
     def read(self, start: int) -> Object:
         """Read the object that starts at `start`, as far as possible.
 
-        Sets `end` to the object's end, and `pos` to the position from which to search for the next object.
-        Raises `InvalidReply` if there are too many entries.
+        Sets `object_end` to the object's end, and `pos` to the position from which to search for the next
+        object. Raises `InvalidReply` if there are too many entries.
         """
         outermost = Object()
         open_containers: list[Object | Array] = [outermost]  # objects and arrays, innermost last
         self.pos = start + len("{")
-        self.broken = False
-        self.unclosed = -1  # no string yet
-        self.entries += 1
+        self.is_broken = False
+        self.unclosed_string_start = -1  # no string yet
+        self.entry_count += 1
 
-        while open_containers and not self.broken:
+        while open_containers and not self.is_broken:
             self._skip(_BETWEEN_ENTRIES)
             if self._is_at_closing_bracket(open_containers[-1]):
                 self._close_container(open_containers)
             else:
                 self._read_next_entry(open_containers)
-            if self.entries > MAX_ENTRIES:
+            if self.entry_count > MAX_ENTRIES:
                 raise InvalidReply(f"more than {MAX_ENTRIES} objects, keys and items: no reply")
 
         # An unclosed string isn't part of the object, because the next object can be inside it.
-        has_unclosed_string = self.unclosed >= 0
-        self.end = self.unclosed if has_unclosed_string else self.pos
+        has_unclosed_string = self.unclosed_string_start >= 0
+        self.object_end = self.unclosed_string_start if has_unclosed_string else self.pos
         return outermost
 
     def _is_at_closing_bracket(self, container: Object | Array) -> bool:
@@ -308,14 +310,14 @@ class _Reader:
     def _read_next_entry(self, open_containers: list[Object | Array]) -> None:
         """Read the next entry of the innermost container. If it's a container itself, open it."""
         value = self._read_entry(open_containers[-1])
-        self.entries += 1
+        self.entry_count += 1
         if value is CUT:
             # A container with a truncated value is truncated itself.
             for container in open_containers:
                 container.cut = True
         elif isinstance(value, (Object, Array)):
             open_containers.append(value)
-            self.broken = len(open_containers) > MAX_DEPTH
+            self.is_broken = len(open_containers) > MAX_DEPTH
 
     def _skip(self, pattern: re.Pattern[str]) -> None:
         """Move past a match of `pattern` at the current position, if there is one."""
@@ -325,28 +327,32 @@ class _Reader:
     def _read_entry(self, container: Object | Array) -> object:
         """Read an object's key and value or an array's item, add it to `container`, and return the value.
 
-        If the value is an object or array, only its opening bracket is read. Without an entry, set `broken`.
+        If the value is an object or array, only its opening bracket is read. Without an entry, set
+        `is_broken`.
         """
         if isinstance(container, Array):
             return self._read_item(container)
         return self._read_pair(container)
 
     def _read_item(self, array: Array) -> object:
-        """Read an array's next item, and add it. If there's none, set `broken`."""
+        """Read an array's next item, and add it. If there's none, set `is_broken`."""
         start = self.pos
         value = self._read_value(in_object=False)
         was_read = self.pos > start
         if was_read:
             array.append(value)
         else:
-            self.broken = True
+            self.is_broken = True
         return value
 
     def _read_pair(self, target: Object) -> object:
-        """Read an object's next key and value, and add them. Without a key, set `broken` and return None."""
+        """Read an object's next key and value, and add them.
+
+        Without a key, set `is_broken` and return None.
+        """
         key_match = _KEY_PATTERN.match(self.raw, self.pos)
         if not key_match:
-            self.broken = True
+            self.is_broken = True
             return None
 
         bare_key = key_match["bare"]  # a key without quotes
@@ -404,7 +410,7 @@ class _Reader:
     def _read_string(self, opening: str, *, in_object: bool) -> object:
         """Read a string up to its closing quote, even if it contains unescaped quotes.
 
-        If it's never closed, set `broken` and return `CUT`.
+        If it's never closed, set `is_broken` and return `CUT`.
         """
         start = self.pos + 1
 
@@ -427,12 +433,12 @@ class _Reader:
         restart = self._find_restart(start, end, is_closed=has_closing_quote)
         is_broken_off = restart is not None or not has_closing_quote
         if is_broken_off:
-            self._break_off_string(end, restart)  # sets `broken`
+            self._break_off_string(end, restart)  # sets `is_broken`
             return CUT
         return self._end_string(start, end)
 
     def _end_string(self, start: int, end: int) -> str:
-        """Return the string from `start` to its closing quote, which ends at `end`, and continue there."""
+        """Return the string from `start` to its closing quote, and continue after it."""
         self.pos = end
         return _decode(self.raw[start : end - 1])
 
@@ -458,8 +464,8 @@ class _Reader:
 
         Reading continues at `restart`, the start of an object inside the string, or at `end` if that's None.
         """
-        self.broken = True
-        self.unclosed = self.pos
+        self.is_broken = True
+        self.unclosed_string_start = self.pos
         if restart is None:
             self.pos = end
         else:

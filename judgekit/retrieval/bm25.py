@@ -125,8 +125,8 @@ def merge_parts(hits_by_part: Sequence[tuple[Part, list[Candidate]]]) -> list[Ca
 
     best_by_place: dict[str, Candidate] = {}
     for hit in all_hits:
-        if hit.place not in best_by_place:
-            best_by_place[hit.place] = hit
+        if hit.relative_path not in best_by_place:
+            best_by_place[hit.relative_path] = hit
     return list(best_by_place.values())
 
 
@@ -200,7 +200,7 @@ def _choose_entries(
         weight_by_entry = _weigh_entries(opened, part.terms, postings, limits)
         heaviest_first = sorted(weight_by_entry, key=weight_by_entry.__getitem__, reverse=True)
         # SQLite returned the entry numbers as strings.
-        entry_numbers = set(map(int, heaviest_first[: limits.entries]))
+        entry_numbers = set(map(int, heaviest_first[: limits.max_entries]))
         numbers_by_part.append((part, entry_numbers))
     return numbers_by_part
 
@@ -208,10 +208,10 @@ def _choose_entries(
 class _Limits:
     """The limits for one part: entries to choose, and occurrences of its terms to look up."""
 
-    __slots__ = ("enough_occurrences", "entries", "most_occurrences")
+    __slots__ = ("enough_occurrences", "max_entries", "most_occurrences")
 
     def __init__(self, *, entries: int, enough_occurrences: int, most_occurrences: int) -> None:
-        self.entries = entries
+        self.max_entries = entries
         self.enough_occurrences = enough_occurrences
         self.most_occurrences = most_occurrences
 
@@ -236,7 +236,7 @@ def _set_limits(part_count: int, pool: int, *, quick: bool) -> _Limits:
 def _count_rarest(opened: Index, part: Part) -> int:
     """Count the entries with a part's rarest term."""
     # A term without any entries finds nothing, so treat it like one that's everywhere.
-    return min([term.count or opened.size for term in part.terms])
+    return min([term.entry_count or opened.entry_count for term in part.terms])
 
 
 def _is_too_costly(opened: Index, part: Part, postings: Postings) -> bool:
@@ -274,7 +274,7 @@ def _rate_entries(
         ranked = list(zip(hits, entries, strict=True))
         ranked.sort(key=lambda pair: -pair[0].bm25)
         _add_likeness(opened, ranked)
-    return confidence.rank_hits(hits, part.terms, opened.size, opened.profile, prompt_part)
+    return confidence.rank_hits(hits, part.terms, opened.entry_count, opened.profile, prompt_part)
 
 
 def _make_hit(entry: _Entry, part: Part, saturation: float) -> Candidate:
@@ -286,18 +286,18 @@ def _make_hit(entry: _Entry, part: Part, saturation: float) -> Candidate:
     hit = object.__new__(Candidate)
     hit.__dict__.update(entry.candidate.__dict__)
     hit.part = part
-    hit.matched = set()
-    hit.titled = set()
+    hit.matched_terms = set()
+    hit.title_terms = set()
     hit.bm25 = 0.0
 
     for index, term in enumerate(part.terms):
         frequency = entry.frequencies.get(term.number)
         if frequency is None:
             continue
-        hit.matched.add(index)
+        hit.matched_terms.add(index)
         hit.bm25 += term.rarity * frequency * saturation / (frequency + entry.damping)
         if term.number in entry.title_terms:
-            hit.titled.add(index)
+            hit.title_terms.add(index)
 
     return hit
 
@@ -325,9 +325,9 @@ def _set_rarity(opened: Index, number: int, term: Term) -> None:
             count += _count_phrase(opened, phrase)
 
     term.number = number
-    term.count = min(count, opened.size)
+    term.entry_count = min(count, opened.entry_count)
     term.rarity = confidence.compute_rarity(
-        term.count, opened.size, opened.profile.background, common=term.common
+        term.entry_count, opened.entry_count, opened.profile.background, common=term.is_common
     )
 
 
@@ -355,10 +355,10 @@ def _weigh_entries(
     """
     weight_by_entry: dict[str, float] = {}
     occurrences = 0
-    occurring_terms = [term for term in terms if term.count]
-    for term in sorted(occurring_terms, key=lambda term: term.count):
+    occurring_terms = [term for term in terms if term.entry_count]
+    for term in sorted(occurring_terms, key=lambda term: term.entry_count):
         has_enough = occurrences >= limits.enough_occurrences
-        occurrences += term.count
+        occurrences += term.entry_count
         if has_enough and occurrences > limits.most_occurrences:
             break
         for entry in _look_up_entries(opened, term, postings):
@@ -410,7 +410,7 @@ def _make_entry(opened: Index, row: Sequence[Any]) -> _Entry:
     columns = [title, tags, body, parts]
 
     hit = make_candidate(opened, row[_LEADING_COLUMN_COUNT:])
-    hit.damaged = bool(is_damaged)
+    hit.is_damaged = bool(is_damaged)
     hit.text = f"{title} {body}"
     hit.wording = confidence.Wording(hit.text)
     hit.passage = " ".join(columns)
@@ -419,7 +419,7 @@ def _make_entry(opened: Index, row: Sequence[Any]) -> _Entry:
     entry.has_stop_words = language != ""  # "" if the language isn't known
     entry.section_count = section_count
     entry.is_cut = len(body) == _MAX_BODY_CHARS  # the query doesn't return more
-    hit.length = _read_length(opened, number) if entry.is_cut else _count_words(columns)
+    hit.stem_count = _read_length(opened, number) if entry.is_cut else _count_words(columns)
     return entry
 
 
@@ -468,7 +468,7 @@ def _count_terms(opened: Index, entries: dict[int, _Entry], patterns: Sequence[P
     average_length = _average_padded_length(opened)
     for entry in entries.values():
         _count_in_entry(entry, patterns, opened.profile)
-        entry.damping = _compute_damping(entry.candidate.length, average_length, opened.profile)
+        entry.damping = _compute_damping(entry.candidate.stem_count, average_length, opened.profile)
 
 
 def _average_padded_length(opened: Index) -> float:
@@ -476,7 +476,7 @@ def _average_padded_length(opened: Index) -> float:
     # Beside the count for each stem, the index has the number of words in all entries.
     counts = index_file.count_entries_by_stem(opened.connection, [index_file.TOTAL])
     word_count = counts.get(index_file.TOTAL, 0)
-    average_length = word_count / (opened.size or 1) + opened.profile.bm25["padding"]
+    average_length = word_count / (opened.entry_count or 1) + opened.profile.bm25["padding"]
     return average_length or 1  # it's a divisor
 
 
@@ -595,7 +595,7 @@ def _average_section_length(entries: Sequence[_Entry], profile: Profile) -> floa
     """Return the mean length of the entries' sections in words, plus BM25's padding. It's never 0."""
     lengths: list[int] = []
     for entry in entries:
-        lengths += [passage.length for passage in entry.passages or ()]
+        lengths += [passage.word_count for passage in entry.passages or ()]
     mean_length = sum(lengths) / (len(lengths) or 1)
     average_length = mean_length + profile.bm25["padding"]
     return average_length or 1  # it's a divisor
@@ -663,8 +663,10 @@ def _add_best_passage(
     best_section = sections[numbers[0]]
     _list_sections(hit, sections, numbers, scores)
     _limit_matches(hit, part, best_section)
-    hit.passage_length = best_section.length
-    hit.passage = _join_columns(entry, best_section.start, best_section.end, best_section.titles)
+    hit.passage_stem_count = best_section.word_count
+    hit.passage = _join_columns(
+        entry, best_section.start, best_section.end, best_section.heading_stems
+    )
 
 
 def _list_sections(
@@ -691,13 +693,13 @@ def _list_sections(
 
 def _limit_matches(hit: Candidate, part: Part, section: Passage) -> None:
     """Limit a hit's matched terms to those in its title, its tags and this section."""
-    hit.matched = set(hit.titled)
-    hit.headed = set()
+    hit.matched_terms = set(hit.title_terms)
+    hit.heading_terms = set()
     for index, term in enumerate(part.terms):
         if term.number in section.frequencies:
-            hit.matched.add(index)
+            hit.matched_terms.add(index)
         if term.number in section.title_terms:
-            hit.headed.add(index)
+            hit.heading_terms.add(index)
 
 
 def _join_columns(entry: _Entry, start: int, end: int, titles: str = "") -> str:
@@ -723,7 +725,7 @@ def _score_passages(
 
     scores = []
     for passage in passages:
-        damping = _compute_damping(passage.length, average, profile)
+        damping = _compute_damping(passage.word_count, average, profile)
         score = 0.0
         for term, title_frequency in terms_with_title_frequencies:
             frequency = passage.frequencies.get(term.number, 0.0) + title_frequency
@@ -809,7 +811,7 @@ def _share_out(best: Sequence[tuple[Candidate, _Entry]], padding: float) -> dict
     total = sum(hit.bm25 for hit, _ in best)
     shares: dict[str, float] = {}
     for hit, entry in best:
-        length = hit.passage_length or hit.length
+        length = hit.passage_stem_count or hit.stem_count
         # The better and shorter a hit, the more each of its words counts.
         share = hit.bm25 / (total * (length + padding))
         for word in _list_subject_words(hit, entry):
@@ -823,6 +825,6 @@ def _compute_rarities(opened: Index, words: list[str]) -> dict[str, float]:
     for word, count in index_file.count_entries_by_stem(opened.connection, words).items():
         if count > 1:  # a word in a single entry doesn't show that entries are alike
             rarities[word] = confidence.compute_rarity(
-                count, opened.size, opened.profile.background, common=False
+                count, opened.entry_count, opened.profile.background, common=False
             )
     return rarities

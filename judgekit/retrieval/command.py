@@ -258,7 +258,7 @@ def _build_candidate(
         place=names["path"] or names["id"],
         kind=COMMAND_KIND,
     )
-    hit.path = hit.place  # shown as the program gave it, not below the script
+    hit.path = hit.relative_path  # shown as the program gave it, not below the script
 
     # A missing text or snippet is replaced by the other one.
     texts = _shorten_texts(item)
@@ -295,7 +295,7 @@ def _shorten_texts(item: dict[str, Any]) -> dict[str, str]:
 def _set_confidence(hit: Candidate, confidence: float | None, labels: Mapping[str, float]) -> None:
     """Set a hit's confidence and label. Without a confidence, the hit isn't rated."""
     if confidence is None:
-        hit.rated = False
+        hit.has_confidence = False
         hit.confidence = 0.0
         hit.confidence_label = UNRATED
     else:

@@ -49,11 +49,14 @@ class Language:
 
     def __init__(self, name: str, data: Mapping[str, Any]) -> None:
         self.name = name
-        self.stop = frozenset(data["stop"].split())  # words that aren't searched
-        self.common = frozenset(data["common"].split())  # words that say little about a subject
-        # A term also finds longer words that start with it if it has `min_prefix` letters or is in `short`.
-        self.short = frozenset(data["short"].split())
-        self.min_prefix: int = data["min_prefix"]
+        self.stop_words = frozenset(data["stop"].split())  # words that aren't searched
+        self.common_words = frozenset(
+            data["common"].split()
+        )  # words that say little about a subject
+        # A term also finds longer words that start with it if it has `min_prefix_letters` letters or is in
+        # `short_prefixes`.
+        self.short_prefixes = frozenset(data["short"].split())
+        self.min_prefix_letters: int = data["min_prefix"]
         self.joiners = frozenset(data["joiners"].split())  # words between clauses, such as `and`
         self.irregular = _parse_irregular(data["irregular"])  # the base of each form
         self.forms: dict[str, tuple[str, ...]] = {}  # the indexed forms of each word met so far

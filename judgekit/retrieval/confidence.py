@@ -92,18 +92,18 @@ class FoundSection:
     The line is 0 if the text's lines aren't the file's.
     """
 
-    __slots__ = ("heading", "line", "number")
+    __slots__ = ("heading", "line_number", "number")
 
     def __init__(self, number: int, heading: str, line: int) -> None:
         self.number = number
         self.heading = heading
-        self.line = line
+        self.line_number = line
 
     def shown(self) -> dict[str, Any]:
         """Return the fields for this section in a search result."""
         fields: dict[str, Any] = {"section": visible(self.heading)}
-        if self.line:
-            fields["line"] = self.line
+        if self.line_number:
+            fields["line"] = self.line_number
         return fields
 
 
@@ -111,10 +111,10 @@ class Candidate:
     """A memory or document that may answer the query.
 
     `bm25` is comparable within one store only (the keyword scorer gives points instead); hits are ordered by
-    `score`. `confidence` is the probability that the candidate is relevant. A `damaged` file may be retired,
-    so it's mentioned at most. A pinned candidate keeps the initial values. A candidate from a user's program
-    is of kind `COMMAND_KIND`. One that's out of force comes last, marked. `alike` share its place. A hit that
-    `stands_out` is worth mentioning whatever its confidence.
+    `score`. `confidence` is the probability that the candidate is relevant. If the file `is_damaged`, it may
+    be retired, so it's mentioned at most. A pinned candidate keeps the initial values. A candidate from a
+    user's program is of kind `COMMAND_KIND`. One that's out of force comes last, marked. `near_duplicates`
+    share its place. A hit that `stands_out` is worth mentioning whatever its confidence.
     """
 
     def __init__(
@@ -135,14 +135,14 @@ class Candidate:
         self.tags = tags
         self.updated = updated  # in seconds since the epoch
         self.root = root  # a real folder, or the user's program
-        self.place = place  # the path relative to `root`, with `/`
+        self.relative_path = place  # the path relative to `root`, with `/`
         self.kind = kind
         self.file = os.path.join(root, *place.split("/"))
         self.path = self.file  # for display: relative to the project if it's inside
-        self.damaged = False  # whether it couldn't be read
+        self.is_damaged = False  # whether it couldn't be read
         self.status = ""  # superseded, deprecated or rejected; "" if it's in force
         self.text = ""  # the stems of its title and body; a program's text as it is
-        self.length = 0  # the number of stems
+        self.stem_count = 0  # the number of stems
 
         # How well it answers the query
         self.bm25 = 0.0
@@ -150,23 +150,25 @@ class Candidate:
         self.features: dict[str, float] = {}  # the confidence is computed from these
         self.confidence = 1.0
         self.confidence_label = "high"
-        self.rated = True  # whether it has a confidence; a program may give none
+        self.has_confidence = True  # whether it has a confidence; a program may give none
         self.worth_mentioning = True
         self.stands_out = False  # whether it's far ahead of the part's other hits
         self.part: Part | None = None  # the prompt's part that found it
 
         # The numbers of the part's terms that it has
-        self.matched: set[int] = set()  # anywhere
-        self.titled: set[int] = set()  # in its title or tags
-        self.headed: set[int] = set()  # in its best section's headings
+        self.matched_terms: set[int] = set()  # anywhere
+        self.title_terms: set[int] = set()  # in its title or tags
+        self.heading_terms: set[int] = set()  # in its best section's headings
 
         # What is shown
         self.snippet = ""
         self.sections: list[FoundSection] = []  # the best ones of a long text, two at most
         self.passage = ""  # the stems of the best section; of a short text, all
-        self.passage_length = 0  # the number of stems in the best section
+        self.passage_stem_count = 0  # the number of stems in the best section
 
-        self.alike: tuple[Candidate, ...] = ()  # older near-duplicates, folded into this one
+        self.near_duplicates: tuple[
+            Candidate, ...
+        ] = ()  # older near-duplicates, folded into this one
         self.wording: Wording | None = None  # of the text, for hits of several parts
 
     def name_section(self) -> str:
@@ -180,7 +182,7 @@ class Candidate:
         """Add the best section's line, if known, to a path of this hit: `notes.md:12`."""
         if not self.sections:
             return path
-        line = self.sections[0].line
+        line = self.sections[0].line_number
         return f"{path}:{line}" if line else path
 
     def shown(self) -> dict[str, Any]:
@@ -197,7 +199,7 @@ class Candidate:
             "tags": [visible(tag) for tag in self.tags],
             "snippet": visible(self.snippet),
             "bm25": None if is_from_program else self.bm25,
-            "confidence": self.confidence if self.rated else None,
+            "confidence": self.confidence if self.has_confidence else None,
             "confidence_label": self.confidence_label,
             "kept_by": COMMAND_KIND if is_from_program else "bm25",
         }
@@ -208,9 +210,9 @@ class Candidate:
         age = self.describe_age()
         if age:
             fields["age"] = age
-        if self.alike:
-            fields["alike"] = len(self.alike)
-            fields["alike_paths"] = [encodable(hit.path) for hit in self.alike]
+        if self.near_duplicates:
+            fields["alike"] = len(self.near_duplicates)
+            fields["alike_paths"] = [encodable(hit.path) for hit in self.near_duplicates]
 
         if self.sections:
             best_section, *other_sections = [section.shown() for section in self.sections]
@@ -245,15 +247,15 @@ class RankedCandidates:
     ) -> None:
         self.candidates = candidates  # best first
         self.notes = notes  # problems, one line each for stderr
-        self.fallback = fallback  # why the index wasn't used, if it wasn't
+        self.fallback_reason = fallback  # why the index wasn't used, if it wasn't
         self.degraded: str | None = None  # why the user's program failed, if it did
         self.pinned: list[Candidate] = []  # requested by name, and not among the candidates
         self.pin_by_note: dict[str, str] = {}  # for each note about a pin without a memory
         self.repeated: list[Candidate] = []  # in the conversation already
         self.searched_roots: list[str] = []  # the real folders of stores
         self.empty_roots: list[str] = []  # those without a readable file
-        self.judged = 0  # how many candidates a judge saw
-        self.dropped = 0  # and how many of them it dropped
+        self.judged_count = 0  # how many candidates a judge saw
+        self.dropped_count = 0  # and how many of them it dropped
 
 
 def select_in_force(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -275,7 +277,7 @@ def choose_shown(
     """
     in_force = select_in_force(candidates)
     if inject == "top_k":
-        readable = [candidate for candidate in in_force if not candidate.damaged]
+        readable = [candidate for candidate in in_force if not candidate.is_damaged]
         return readable[:max_inject], []
 
     confident = [hit for hit in in_force if hit.confidence_label == INJECTED_LABEL]
@@ -383,14 +385,14 @@ def rate_hits(
     rarities = [term.rarity for term in terms]
     words = _list_single_words(terms)
     query_weight = sum(rarities) or 1  # never divide by 0
-    titled_anywhere = set().union(*[hit.titled | hit.headed for hit in hits])
+    titled_anywhere = set().union(*[hit.title_terms | hit.heading_terms for hit in hits])
     titles_weight = _add_rarities(rarities, titled_anywhere)  # 0 if no hit has a term in a title
     evidences = [_weigh_evidence(hit, rarities, profile) for hit in hits]
     rivals_by_terms = _find_rivals(hits, evidences)
 
     for hit, evidence in zip(hits, evidences, strict=True):
         # The rivals share a term with the hit, and include itself unless it's out of force.
-        rivals = rivals_by_terms[frozenset(hit.matched)]
+        rivals = rivals_by_terms[frozenset(hit.matched_terms)]
         if hit.status:
             rivals = [*rivals, evidence]
 
@@ -399,7 +401,7 @@ def rate_hits(
             "titled": _rate_titles(hit, rarities, titles_weight),
             "near": _rate_nearness(hit, words),
             "alone": 1 / _count_as_good(hit, evidence, rivals),
-            "coverage": _add_rarities(rarities, hit.matched) / query_weight,
+            "coverage": _add_rarities(rarities, hit.matched_terms) / query_weight,
         }
         _set_confidence(hit, compute_probability(profile.confidence, hit.features), profile)
 
@@ -436,7 +438,7 @@ def _rate_titles(hit: Candidate, rarities: Sequence[float], titles_weight: float
 
 def _rate_nearness(hit: Candidate, words: Sequence[str]) -> float:
     """Return the fraction of the query's adjacent words that are near each other in a hit, 0..1."""
-    if len(hit.matched) < SEVERAL_TERMS:
+    if len(hit.matched_terms) < SEVERAL_TERMS:
         return 0.0
     text = hit.passage or hit.text
     return measure_nearness(words, text[:NEAR_CHARS].split())
@@ -445,7 +447,7 @@ def _rate_nearness(hit: Candidate, words: Sequence[str]) -> float:
 def _count_as_good(hit: Candidate, evidence: float, rivals: Sequence[float]) -> int:
     """Count the entries with about the same evidence as the hit, or more. It counts itself."""
     as_good_count = sum([rival > evidence - SAME_EVIDENCE for rival in rivals])
-    if len(hit.matched) < SEVERAL_TERMS:  # a single shared word doesn't distinguish a hit
+    if len(hit.matched_terms) < SEVERAL_TERMS:  # a single shared word doesn't distinguish a hit
         as_good_count += 1
     return as_good_count
 
@@ -462,10 +464,10 @@ def describe_request(likeliest: Candidate, part: Part) -> dict[str, float]:
     `likeliest` is the part's likeliest hit. The module's docstring explains the features.
     """
     # Among other sentences, one with a full stop is likelier talk than one that asks.
-    statements = log(part.sentences) if part.is_statement else 0.0
+    statements = log(part.sentence_count) if part.is_statement else 0.0
     matched = min(_count_uncommon(likeliest, part), MAX_MATCHED)
     return {
-        "parts": log(part.count),
+        "parts": log(part.part_count),
         "statements": statements,
         "matched": float(matched),
     }
@@ -473,8 +475,8 @@ def describe_request(likeliest: Candidate, part: Part) -> dict[str, float]:
 
 def _count_uncommon(hit: Candidate, part: Part) -> int:
     """Count a hit's matching terms, except the language's common words."""
-    matched_terms = [part.terms[number] for number in hit.matched]
-    return sum([not term.common for term in matched_terms])
+    matched_terms = [part.terms[number] for number in hit.matched_terms]
+    return sum([not term.is_common for term in matched_terms])
 
 
 def compute_probability(coefficients: Mapping[str, float], features: Mapping[str, float]) -> float:
@@ -567,7 +569,7 @@ def _stands_out(ranked: Sequence[Candidate], part: Part) -> bool:
 
 def _has_main_word_in_title(hit: Candidate, part: Part) -> bool:
     """Whether the title has an uncommon word of the part, and the hit has much of what the part says."""
-    has_uncommon_title_word = any(not part.terms[number].common for number in hit.titled)
+    has_uncommon_title_word = any(not part.terms[number].is_common for number in hit.title_terms)
     return has_uncommon_title_word and hit.features["coverage"] >= TITLE_WORD_SHARE
 
 
@@ -578,16 +580,16 @@ def _add_rarities(rarities: Sequence[float], numbers: Iterable[int]) -> float:
 
 def _weigh_titles(hit: Candidate, rarities: Sequence[float]) -> float:
     """Add up the rarities of an entry's title terms and, with less weight, its heading terms."""
-    in_headings = _add_rarities(rarities, hit.headed - hit.titled)
-    return _add_rarities(rarities, hit.titled) + HEADING_WEIGHT * in_headings
+    in_headings = _add_rarities(rarities, hit.heading_terms - hit.title_terms)
+    return _add_rarities(rarities, hit.title_terms) + HEADING_WEIGHT * in_headings
 
 
 def _weigh_evidence(hit: Candidate, rarities: Sequence[float], profile: Profile) -> float:
     """Add up the rarities of an entry's terms. Terms that are only in the body count less."""
-    length = hit.passage_length or hit.length
+    length = hit.passage_stem_count or hit.stem_count
     # A long body contains some words by chance.
     discount = log(length / LONG_BODY_WORDS) if length > LONG_BODY_WORDS else 0.0
-    body_terms = hit.matched - hit.titled - hit.headed
+    body_terms = hit.matched_terms - hit.title_terms - hit.heading_terms
     in_body = sum([max(rarities[number] - discount, 0.0) for number in body_terms])
     return _weigh_titles(hit, rarities) + profile.confidence["body_share"] * in_body
 
@@ -616,7 +618,7 @@ def _group_by_terms(
     """
     evidences_by_terms: dict[frozenset[int], list[float]] = {}
     for hit, evidence in zip(hits, evidences, strict=True):
-        group = evidences_by_terms.setdefault(frozenset(hit.matched), [])
+        group = evidences_by_terms.setdefault(frozenset(hit.matched_terms), [])
         is_in_force = not hit.status
         if is_in_force:
             group.append(evidence)
@@ -626,14 +628,14 @@ def _group_by_terms(
 def _set_confidence(hit: Candidate, confidence: float, profile: Profile) -> None:
     """Set a hit's confidence and label. A damaged file never gets the label "high"."""
     labels = profile.labels
-    if hit.damaged:
+    if hit.is_damaged:
         hit.confidence = min(confidence, labels["medium"])
     else:
         hit.confidence = confidence
 
     label = choose_label(hit.confidence, labels)
     # A profile may have the same limit for "medium" and "high". Then that limit is "high".
-    if hit.damaged and label == "high":
+    if hit.is_damaged and label == "high":
         label = "medium"
     hit.confidence_label = label
     hit.worth_mentioning = hit.confidence >= labels["mention"]
@@ -657,9 +659,9 @@ def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
     folded_ids: set[int] = set()
     newest_first = sorted(hits, key=lambda hit: -hit.updated)
     for hit in newest_first:
-        if hit.part is None or hit.damaged:  # the hit's text isn't known
+        if hit.part is None or hit.is_damaged:  # the hit's text isn't known
             continue
-        terms = {hit.part.terms[number].text for number in hit.matched}
+        terms = {hit.part.terms[number].text for number in hit.matched_terms}
         newer = _find_newer(hit, terms, kept_hits)
         if newer is None:
             kept_hits.append((hit, terms))
@@ -686,7 +688,7 @@ def unfold_alike(hits: Iterable[Candidate]) -> list[Candidate]:
     """Return the hits, each followed by the older hits that were folded into it."""
     unfolded = []
     for hit in hits:
-        unfolded += [hit, *hit.alike]
+        unfolded += [hit, *hit.near_duplicates]
     return unfolded
 
 
@@ -696,7 +698,7 @@ def _says_the_same(newer: Candidate, older: Candidate, *, same_terms: bool) -> b
     If both hits have the same query terms (`same_terms`), it's enough that they share most words. Otherwise,
     they may be about two servers, for example, and the query names only one of them.
     """
-    shorter, longer = sorted((newer.length, older.length))
+    shorter, longer = sorted((newer.stem_count, older.stem_count))
     if shorter < MIN_KEPT_SHARE * longer:  # their lengths already differ too much
         return False
 
@@ -793,7 +795,7 @@ def _find_word(text: str, position: int) -> str:
 
 def _fold_into(newer: Candidate, hit: Candidate) -> None:
     """Fold a hit into a newer duplicate, which gets the higher confidence of the two."""
-    newer.alike = (*newer.alike, hit, *hit.alike)
+    newer.near_duplicates = (*newer.near_duplicates, hit, *hit.near_duplicates)
     if hit.confidence > newer.confidence:
         newer.confidence = hit.confidence
         newer.confidence_label = hit.confidence_label

@@ -73,7 +73,7 @@ def _build_in_memory(root: str, profiles: Profiles) -> Index:
 
 def _choose_fuller_index(index: Index) -> Index:
     """Return the index, or while it's half-built, an earlier version's complete one, if any."""
-    has_been_whole = index.was_whole or not index.pending
+    has_been_whole = index.was_whole or not index.pending_count
     if has_been_whole:
         return index
 
@@ -162,7 +162,7 @@ def _update(index: Index, patience: float | None) -> None:
     changed_paths, file_numbers = _find_changes(index)
     must_list_all = changed_paths is None
     has_changes = must_list_all or changed_paths or file_numbers
-    if has_changes or index.pending:
+    if has_changes or index.pending_count:
         from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them
 
         update.refresh(index, changed_paths, file_numbers, patience=patience)
@@ -211,7 +211,7 @@ def _load_version(connection: Connection, index: Index, path: str, version: int)
         return None
 
     earlier = Index(connection, index.root, index.profiles, path)
-    earlier.load_earlier(facts, version, index.pending)
+    earlier.load_earlier(facts, version, index.pending_count)
     return earlier
 
 
@@ -370,7 +370,7 @@ def recheck(index: Index, file_paths: Iterable[str]) -> bool:
 
     An earlier version's index isn't changed. Afterwards, its `outdated` contains the changed files' paths.
     """
-    index.outdated.clear()
+    index.outdated_paths.clear()
     query = f"{_FILES_QUERY} WHERE path = ?"
     rows: list[tuple[Any, ...]] = []
     for file_path in file_paths:
@@ -391,7 +391,7 @@ def _add_outdated(index: Index, rows: Iterable[tuple[Any, ...]]) -> None:
     for _, file_path, *stamp, _ in rows:
         current_stamp = index_file.read_stamp(f"{index.root}/{file_path}")
         if current_stamp != tuple(stamp):
-            index.outdated.add(file_path)
+            index.outdated_paths.add(file_path)
 
 
 def _reread(index: Index, changed_rows: list[tuple[int, str]]) -> bool:
@@ -433,7 +433,7 @@ def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
     if index is None:
         return False
 
-    is_whole = not index.pending
+    is_whole = not index.pending_count
     relative_path = os.path.relpath(real_path, root).replace(os.sep, "/")
     try:
         if is_whole:

@@ -117,16 +117,16 @@ class NoFullTextError(Exception):
 
 
 class Index:
-    """An open index of a store, with `size` entries.
+    """An open index of a store, with `entry_count` entries.
 
-    `pending` counts the files that are still to be read.
+    `pending_count` counts the files that are still to be read.
     """
 
     folders: int
     kind: str
-    pending: int
+    pending_count: int
     profile: Profile
-    size: int
+    entry_count: int
 
     def __init__(
         self, connection: Connection, root: str, profiles: Profiles, path: str | None = None
@@ -135,8 +135,10 @@ class Index:
         self.root = root
         self.profiles = profiles
         self.path = path  # None if it's in memory
-        self.left_out = 0  # how many files are too many to be read into memory
-        self.outdated: set[str] = set()  # the paths of entries that no longer match their files
+        self.left_out_count = 0  # how many files are too many to be read into memory
+        self.outdated_paths: set[str] = (
+            set()
+        )  # the paths of entries that no longer match their files
         self.trouble: str | None = None  # a line about why nothing can be searched
         self.version = VERSION  # an earlier version is only read, never written
         # Whether it ever had all files of the store. Until then, an earlier version's index may know more.
@@ -148,8 +150,8 @@ class Index:
     def load(self, about: dict[str, Any]) -> None:
         """Set the fields from `about`, an index's table of facts about itself."""
         self.kind = about["kind"]
-        self.size = about["size"]
-        self.pending = about["pending"]
+        self.entry_count = about["size"]
+        self.pending_count = about["pending"]
         self.folders = about["folders"]
         self.was_whole = bool(about.get("was_whole"))
         if self.kind:
@@ -192,7 +194,7 @@ class Index:
                 continue
             language = self.profile.languages[name]
             is_main = name == main_language.name
-            is_frequent = all_counts[name] >= RARE_SHARE * self.size
+            is_frequent = all_counts[name] >= RARE_SHARE * self.entry_count
             if is_main or is_frequent:
                 self.languages.append(language)
             else:
@@ -201,14 +203,14 @@ class Index:
     def notes(self) -> list[str]:
         """Describe the problems with the store's files, and the gaps in the index, one per line."""
         notes = []
-        if self.pending:
-            noun = "file" if self.pending == 1 else "files"
-            problem = f"{self.pending:,} {noun} not read yet; the next query continues"
+        if self.pending_count:
+            noun = "file" if self.pending_count == 1 else "files"
+            problem = f"{self.pending_count:,} {noun} not read yet; the next query continues"
             if self.is_earlier:
                 problem = f"{problem}, and until then the index of an earlier version answers"
             notes.append(f"{self.root}: {problem}")
 
-        if self.left_out:
+        if self.left_out_count:
             limit = f"only the newest {MAX_MEMORY_FILES:,} files are searched, because no index can be stored"
             notes.append(f"{self.root}: {limit}")
 
@@ -218,7 +220,7 @@ class Index:
 
     def is_empty(self) -> bool:
         """Whether the store contains no readable files."""
-        if self.size or self.pending or self.trouble is not None:
+        if self.entry_count or self.pending_count or self.trouble is not None:
             return False
         return self.connection.execute("SELECT 1 FROM file LIMIT 1").fetchone() is None
 

@@ -44,28 +44,28 @@ _CODE_SHARE = 0.2  # of the characters of a line of code or of a log are signs a
 class Part:
     """Some terms of a prompt that are searched together; `text` is the passage they're from.
 
-    It `is_statement` if its sentence ends in a mark that isn't a question mark. `count` is the number of the
-    prompt's parts, and `sentences` that of its sentences.
+    It `is_statement` if its sentence ends in a mark that isn't a question mark. `part_count` is the number of
+    the prompt's parts, and `sentence_count` that of its sentences.
     """
 
-    __slots__ = ("count", "is_statement", "sentences", "terms", "text")
+    __slots__ = ("is_statement", "part_count", "sentence_count", "terms", "text")
 
     def __init__(self, text: str, terms: Sequence[Term], *, is_statement: bool = False) -> None:
         self.text = text
         self.terms = terms
         self.is_statement = is_statement
         # Of the whole prompt
-        self.count = 1  # the number of its parts
-        self.sentences = 1  # the number of its sentences that have terms
+        self.part_count = 1  # the number of its parts
+        self.sentence_count = 1  # the number of its sentences that have terms
 
 
 class _Word:
     """A word that has terms, and its place in the sentence; if it `is_cut`, its terms are its pieces."""
 
-    __slots__ = ("is_cut", "place", "terms")
+    __slots__ = ("is_cut", "position", "terms")
 
     def __init__(self, place: int, terms: list[Term], *, is_cut: bool = False) -> None:
-        self.place = place
+        self.position = place
         self.terms = terms
         self.is_cut = is_cut
 
@@ -111,8 +111,8 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
 
     parts = list(part_by_terms.values())
     for part in parts:
-        part.count = len(parts)
-        part.sentences = sentence_count
+        part.part_count = len(parts)
+        part.sentence_count = sentence_count
     return parts
 
 
@@ -177,8 +177,8 @@ def _list_clause_passages(clauses: list[list[_Word]], sentence_length: int) -> l
 
 def _join_pieces(pieces: list[str], passage: list[_Word]) -> str:
     """Return the text from a passage's first word to its last."""
-    start = passage[0].place
-    end = passage[-1].place + 1
+    start = passage[0].position
+    end = passage[-1].position + 1
     return " ".join(pieces[start:end])
 
 

@@ -29,25 +29,25 @@ class Passage:
         "end",
         "frequencies",
         "heading",
-        "length",
-        "line",
+        "heading_stems",
+        "line_number",
         "start",
         "title_terms",
-        "titles",
+        "word_count",
     )
 
     def __init__(
         self, line: int, start: int, end: int, words: int, heading: str, titles: str
     ) -> None:
-        self.line = line  # in the file; 0 if the text's lines aren't the file's
+        self.line_number = line  # in the file; 0 if the text's lines aren't the file's
         # Its characters in the entry's stemmed body
         self.start = start
         self.end = end
         self.heading = heading  # with those above it, as they're written
-        self.titles = titles  # the stems of these headings
-        self.length = words + len(titles.split())  # in words; `words` are those of its text
+        self.heading_stems = titles  # the stems of these headings
+        self.word_count = words + len(titles.split())  # in words; `words` are those of its text
         self.frequencies: dict[int, float] = {}  # by term number
-        self.title_terms: set[int] = set()  # the numbers of the terms in `titles`
+        self.title_terms: set[int] = set()  # the numbers of the terms in `heading_stems`
 
 
 def read_passages(opened: Index, numbers: Iterable[int]) -> dict[int, list[Passage]]:
@@ -112,9 +112,9 @@ def _count_in_headings(
     frequencies: dict[int, float] = {}
     for passage in passages:
         # Sections split from a long text share their headings, so don't count in them again.
-        if passage.titles != counted_titles:
-            counted_titles = passage.titles
-            frequencies = _count_in_titles(passage.titles, patterns, profile)
+        if passage.heading_stems != counted_titles:
+            counted_titles = passage.heading_stems
+            frequencies = _count_in_titles(passage.heading_stems, patterns, profile)
 
         for number, frequency in frequencies.items():
             frequency_before = passage.frequencies.get(number, 0.0)
@@ -144,4 +144,4 @@ def _count_in_titles(
 def name_section(passage: Passage, number: int, title: str) -> FoundSection:
     """Build a section's number, headings and line for display. Omit a heading that equals the title."""
     title_prefix = f"{title}{HEADING_SEPARATOR}"
-    return FoundSection(number, passage.heading.removeprefix(title_prefix), passage.line)
+    return FoundSection(number, passage.heading.removeprefix(title_prefix), passage.line_number)

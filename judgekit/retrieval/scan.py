@@ -65,7 +65,7 @@ def parse_ignore_patterns(lines: Iterable[str]) -> list[Pattern]:
 def is_ignored(patterns: Sequence[Pattern], path: str, *, folder: bool) -> bool:
     """Whether a path relative to the root is ignored, provided that its parent folders aren't."""
     for pattern in reversed(patterns):  # the last matching pattern decides
-        if pattern.folders_only and not folder:
+        if pattern.is_for_folders and not folder:
             continue
         if pattern.path_regex.fullmatch(path):
             return not pattern.is_negated
@@ -75,14 +75,14 @@ def is_ignored(patterns: Sequence[Pattern], path: str, *, folder: bool) -> bool:
 class Listing:
     """The content of one folder, such as the files, or the problems with them.
 
-    `stamp` is the folder's, taken at `read_at`, before it was listed; None if there's no such folder.
+    `stamp` is the folder's, taken at `read_at_ns`, before it was listed; None if there's no such folder.
     """
 
-    __slots__ = ("files", "folders", "problems", "read_at", "stamp")
+    __slots__ = ("files", "folders", "problems", "read_at_ns", "stamp")
 
     def __init__(self, stamp: index_file.Stamp | None, read_at: int) -> None:
         self.stamp = stamp
-        self.read_at = read_at  # in nanoseconds since the epoch
+        self.read_at_ns = read_at  # in nanoseconds since the epoch
         self.files: dict[str, index_file.Stamp] = {}  # by path
         self.folders: list[str] = []  # to enter
         self.problems: list[str] = []
@@ -98,7 +98,7 @@ class Store:
         self._profile = profiles.by_kind[kind]
         self._own_list: Listed | None = None  # read when it's first needed
         self.record_folders = _list_record_folders(profiles)
-        self.room = MAX_FILES  # how many more files may be listed
+        self.files_left = MAX_FILES  # how many more files may be listed
         self.patterns = _read_patterns(os.path.join(root, IGNORE_FILE_NAME))
 
     def list(self, relative: str) -> Listing:
@@ -201,9 +201,9 @@ class Store:
         if stamp is None:  # it was just deleted
             return
 
-        self.room -= 1
-        is_first_without_room = self.room == -1
-        if self.room >= 0:
+        self.files_left -= 1
+        is_first_without_room = self.files_left == -1
+        if self.files_left >= 0:
             listing.files[name] = stamp
         elif is_first_without_room:  # report this only once
             problem = f"more than {MAX_FILES:,} files; the rest is ignored"

@@ -123,7 +123,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
 
     del ranked.candidates[limit:]
     for candidate in (*ranked.pinned, *ranked.candidates):
-        for hit in (candidate, *candidate.alike):
+        for hit in (candidate, *candidate.near_duplicates):
             hit.path = hit.file.removeprefix(project_prefix)
     return ranked
 
@@ -270,7 +270,7 @@ class _Search:
         except index_file.NoFullTextError as error:
             why = f"no full-text search with this Python: {error}"
             self.ranked.notes.append(f"{why}; searching titles and tags only")
-            self.ranked.fallback = _KEYWORD_SCORER
+            self.ranked.fallback_reason = _KEYWORD_SCORER
             return None
 
         try:
@@ -310,19 +310,23 @@ class _Search:
             hits = bm25.match(opened, query_parts, pool, quick=is_quick)[:limit]
             opened.connection.execute("COMMIT")
             candidates = (*pinned.values(), *confidence.unfold_alike(hits))
-            has_changed = index.recheck(opened, [candidate.place for candidate in candidates])
+            has_changed = index.recheck(
+                opened, [candidate.relative_path for candidate in candidates]
+            )
             if not has_changed:
                 break
 
         for pin, candidate in pinned.items():
             is_new = pin not in self.pinned  # the first store with the memory counts
-            if is_new and candidate.place not in opened.outdated:
+            if is_new and candidate.relative_path not in opened.outdated_paths:
                 self.pinned[pin] = candidate
 
         self._add_notes(opened.notes())
         if opened.is_empty():
             self.ranked.empty_roots.append(opened.root)
-        return [candidate for candidate in hits if candidate.place not in opened.outdated]
+        return [
+            candidate for candidate in hits if candidate.relative_path not in opened.outdated_paths
+        ]
 
     def _find_pinned(self, opened: Index) -> dict[str, Candidate]:
         """Find each pin's memory in a store by path, by id, or by a path without ending."""
@@ -424,7 +428,7 @@ def match_keywords(
 ) -> list[Candidate]:
     """Find the entries with prompt words in their titles or tags, rated and best first."""
     language = profile.language
-    words = sorted(list_plain_words(terms.shorten_prompt(prompt)) - language.stop)
+    words = sorted(list_plain_words(terms.shorten_prompt(prompt)) - language.stop_words)
     hits = []
 
     # Find the entries.
@@ -438,19 +442,19 @@ def match_keywords(
         hit = _make_candidate(root, path, entry, profile)
         hit.bm25 = float(sum(points))
         hit.score = hit.bm25
-        hit.matched = {number for number, count in enumerate(points) if count}
-        hit.titled = hit.matched
-        hit.damaged = entry.problem is not None
+        hit.matched_terms = {number for number, count in enumerate(points) if count}
+        hit.title_terms = hit.matched_terms
+        hit.is_damaged = entry.problem is not None
         hit.text = entry.title.lower()
         hits.append(hit)
 
     # Rate the hits like full-text hits, with each word as a term.
     query_terms = []
     for number, word in enumerate(words):
-        term = terms.Term(word, [word], [word], common=word in language.common)
-        count = sum(number in hit.matched for hit in hits)
+        term = terms.Term(word, [word], [word], common=word in language.common_words)
+        count = sum(number in hit.matched_terms for hit in hits)
         term.rarity = confidence.compute_rarity(
-            count, len(entries), profile.background, common=term.common
+            count, len(entries), profile.background, common=term.is_common
         )
         query_terms.append(term)
 
@@ -489,7 +493,7 @@ def read_body(candidate: Candidate, limit: int | None, profiles: Profiles | None
         return candidate.text[:limit]
     profiles = profiles or Profiles(bundled())
     profile = profiles.by_kind[candidate.kind]
-    entry, _ = scan.read_file(candidate.root, candidate.place, profile)
+    entry, _ = scan.read_file(candidate.root, candidate.relative_path, profile)
     if entry is None:
         return ""
     return entry.body[:limit]
@@ -549,7 +553,7 @@ def _parse_alone(text: str, profile: Profile) -> list[terms.Term]:
 
 def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms.Term]) -> str:
     """Return the passage with the most terms, or else the beginning, on a single line."""
-    expression = " OR ".join(term.shown for term in query_terms)
+    expression = " OR ".join(term.unstemmed_expression for term in query_terms)
     # SQLite can't store lone surrogates or NULs.
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
     passage = text[:SNIPPET_CHARS]

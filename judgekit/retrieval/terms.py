@@ -113,7 +113,7 @@ def stem_word(word: str, language: Language) -> str:
     An irregular form counts as its base: `got` is a stop word because `get` is one.
     """
     base = language.irregular.get(word, word)
-    is_stop_word = word in language.stop or base in language.stop
+    is_stop_word = word in language.stop_words or base in language.stop_words
     if is_stop_word:
         return ""
     if language.endings is None:  # English, whose rules are more than a list of endings
@@ -433,20 +433,20 @@ class Term:
     """One thing to look for: the text to show, the searched forms, and whether it's a common word.
 
     `phrases` are sequences of stems, any of which an entry may contain; stems that begin with `prefix` count,
-    too. `expression` is FTS5's over stems, `shown` one over text as it was written. A search sets its
-    `number` there, the `count` of entries that have it, and its `rarity`.
+    too. `expression` is FTS5's over stems, `unstemmed_expression` one over text as it was written. A search
+    sets its `number` there, its `entry_count`, the number of entries that have it, and its `rarity`.
     """
 
     __slots__ = (
-        "common",
-        "count",
+        "entry_count",
         "expression",
+        "is_common",
         "number",
         "phrases",
         "prefix",
         "rarity",
-        "shown",
         "text",
+        "unstemmed_expression",
     )
 
     def __init__(
@@ -460,14 +460,14 @@ class Term:
     ) -> None:
         self.text = text
         self.phrases = phrases  # of stems
-        self.common = common
+        self.is_common = common
         self.prefix = phrases[0] if prefix else None
         self.expression = _build_expression(phrases, prefix=prefix)
         forms_with_gaps = [add_gaps(form) for form in forms]
-        self.shown = _build_expression(forms_with_gaps, prefix=prefix)
+        self.unstemmed_expression = _build_expression(forms_with_gaps, prefix=prefix)
         # A search sets these.
         self.number = 0
-        self.count = 0
+        self.entry_count = 0
         self.rarity = 0.0
 
 
@@ -536,7 +536,7 @@ def _count_stop_words(text: str, languages: Sequence[Language]) -> list[int]:
     """
     different_words = set(split_words(fold(text)))
     telling_words = [word for word in different_words if len(word) > 1 or not word.isascii()]
-    return [len(language.stop.intersection(telling_words)) for language in languages]
+    return [len(language.stop_words.intersection(telling_words)) for language in languages]
 
 
 def make_terms(token: str, *languages: Language) -> list[Term]:
@@ -795,12 +795,12 @@ def _list_other_phrases(
 
 def _finds_longer_words(folded: str, word_stem: str, language: Language) -> bool:
     """Whether a stem finds all words that start with it: it's long enough, or a listed short one."""
-    is_listed = folded in language.short or word_stem in language.short
-    return is_listed or len(word_stem) >= language.min_prefix
+    is_listed = folded in language.short_prefixes or word_stem in language.short_prefixes
+    return is_listed or len(word_stem) >= language.min_prefix_letters
 
 
 def _is_common(folded: str, languages: Sequence[Language]) -> bool:
     """Whether a word is common in any language, or an irregular form of a common one in the first."""
     base = languages[0].irregular.get(folded)
-    has_common_base = base in languages[0].common
-    return has_common_base or any(folded in language.common for language in languages)
+    has_common_base = base in languages[0].common_words
+    return has_common_base or any(folded in language.common_words for language in languages)

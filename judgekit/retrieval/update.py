@@ -184,8 +184,8 @@ class Plan:
     """The changes to write to bring an index up to date, before any entry is read.
 
     It compares the `watched_paths` of a store (None: all) with the index. `watched` are those that differ,
-    `gone` those that disappeared. `new` files have no row yet; `changed` and `lost` are numbers of rows. With
-    `anew`, nothing in the index counts.
+    `gone_paths` those that disappeared. `folder_by_new_file` has the files without a row yet;
+    `changed_numbers` and `lost_numbers` are numbers of rows. With `starts_anew`, nothing in the index counts.
     """
 
     def __init__(
@@ -193,13 +193,13 @@ class Plan:
     ) -> None:
         self._connection = index.connection
         self.kind = scan.detect_kind(index.root, index.profiles)
-        self.anew = self.kind != known_kind
+        self.starts_anew = self.kind != known_kind
         self.watched: dict[str, Watched] = {}
-        self.gone: dict[str, None] = {}  # a dict, to keep the order
-        self.new: dict[str, str] = {}  # the folder of each
+        self.gone_paths: dict[str, None] = {}  # a dict, to keep the order
+        self.folder_by_new_file: dict[str, str] = {}  # the folder of each
         self.stamps: dict[str, index_file.Stamp] = {}
-        self.changed: list[int] = []
-        self.lost: list[int] = []
+        self.changed_numbers: list[int] = []
+        self.lost_numbers: list[int] = []
         self.notes: dict[str, list[str]] = {}
         self._known = self._read_known()
         self._compare(index, watched_paths)
@@ -218,21 +218,21 @@ class Plan:
         """Note all differences between the store and its index."""
         changed_names = self._compare_own_files(index.root)
         store = scan.Store(index.root, self.kind, index.profiles)
-        if not self.anew:  # the files in the index count towards the store's limit
+        if not self.starts_anew:  # the files in the index count towards the store's limit
             ((file_count,),) = self._read_rows("SELECT count(*) FROM file")
-            store.room -= file_count
+            store.files_left -= file_count
 
         # These files decide which folders and files belong to the store.
         has_other_rules = (
             scan.IGNORE_FILE_NAME in changed_names or claude_memory.INDEX in changed_names
         )
-        if self.anew or watched_paths is None or has_other_rules:
+        if self.starts_anew or watched_paths is None or has_other_rules:
             subfolders_by_folder = self._compare_folders(store, [""], is_whole=True)
         else:
             folders = self._list_watched_folders(watched_paths)
             subfolders_by_folder = self._compare_folders(store, folders, is_whole=False)
         self._note_gone_folders(subfolders_by_folder)
-        if self.new or self.lost:
+        if self.folder_by_new_file or self.lost_numbers:
             self._mark_lists(store)
 
     def _list_watched_folders(self, watched_paths: Collection[str]) -> list[str]:
@@ -244,7 +244,7 @@ class Plan:
         """Mark the files that list entries: links to entries aren't part of their text, so it may differ."""
         for name in store.source.LISTS:
             for (number,) in self._read_rows(_FILES_OF_NAME_QUERY, name, f"%/{name}"):
-                self.changed.append(number)
+                self.changed_numbers.append(number)
 
     def _note_gone_folders(self, subfolders_by_folder: Mapping[str, Collection[str]]) -> None:
         """Note the known folders that disappeared, including their subfolders, and the files in them.
@@ -257,12 +257,12 @@ class Plan:
             if is_root:
                 continue
             parent, _, _ = path.rpartition("/")
-            is_parent_gone = parent in self.gone
+            is_parent_gone = parent in self.gone_paths
             if is_parent_gone or self._is_missing(path, subfolders_by_folder):
-                self.gone[path] = None
-        for path in self.gone:
+                self.gone_paths[path] = None
+        for path in self.gone_paths:
             for number, *_ in self._read_rows(_FILES_IN_FOLDER_QUERY, path):
-                self.lost.append(number)
+                self.lost_numbers.append(number)
 
     def _compare_own_files(self, root: str) -> list[str]:
         """Note which of the store's own files, such as its ignore file, differ from the index.
@@ -285,7 +285,7 @@ class Plan:
     def _mark_own_entry(self, name: str) -> None:
         """Mark one of the store's own files as changed, if it's an entry as well."""
         for (number,) in self._read_rows("SELECT number FROM file WHERE path = ?", name):
-            self.changed.append(number)
+            self.changed_numbers.append(number)
 
     def _may_be_folder(self, watched_path: str) -> bool:
         """Whether a watched path is a folder or unknown. An unknown path may be a new folder."""
@@ -316,7 +316,7 @@ class Plan:
             if was_found or is_root:
                 pending += self._compare_folder(folder, listing, is_whole=is_whole)
             else:
-                self.gone[folder] = None
+                self.gone_paths[folder] = None
         return subfolders_by_folder
 
     @staticmethod
@@ -328,12 +328,18 @@ class Plan:
     @property
     def has_changes(self) -> bool:
         """Whether anything differs."""
-        changes = (self.watched, self.gone, self.new, self.changed, self.lost)
-        return self.anew or any(changes)
+        changes = (
+            self.watched,
+            self.gone_paths,
+            self.folder_by_new_file,
+            self.changed_numbers,
+            self.lost_numbers,
+        )
+        return self.starts_anew or any(changes)
 
     def _read_rows(self, query: str, *values: object) -> list[Any]:
         """Return a query's rows, or no rows if the index is built anew, since its content is obsolete."""
-        if self.anew:
+        if self.starts_anew:
             return []
         return self._connection.execute(query, values).fetchall()
 
@@ -363,11 +369,11 @@ class Plan:
             file_stamp = unknown_files.pop(path, None)
             is_same_stamp = file_stamp == (size, mtime, inode)
             if file_stamp is None:
-                self.lost.append(number)
+                self.lost_numbers.append(number)
             elif not is_same_stamp or not is_sure(mtime, read):
-                self.changed.append(number)
+                self.changed_numbers.append(number)
 
-        self.new.update(dict.fromkeys(unknown_files, folder))
+        self.folder_by_new_file.update(dict.fromkeys(unknown_files, folder))
         self.stamps.update(unknown_files)
 
 
@@ -386,7 +392,7 @@ def _has_sure_stamp(listing: scan.Listing) -> bool:
     if listing.stamp is None:
         return True
     ctime, mtime, _ = listing.stamp
-    return is_sure(ctime, listing.read_at) and is_sure(mtime, listing.read_at)
+    return is_sure(ctime, listing.read_at_ns) and is_sure(mtime, listing.read_at_ns)
 
 
 def _is_same_folder(known_folder: Watched | None, stamp: index_file.Stamp | None) -> bool:
@@ -408,10 +414,10 @@ def _read_inode(folder_stamp: index_file.Stamp | None) -> int:
 class ReadFile:
     """The result of reading one file: its earlier stamp, and its entry's row, texts and sections."""
 
-    __slots__ = ("digest", "language", "note", "read", "row", "sections", "stamp", "texts")
+    __slots__ = ("digest", "language", "note", "read_at_ns", "row", "sections", "stamp", "texts")
 
     def __init__(self, root: str, place: str, profile: Profile) -> None:
-        self.read = index_file.clock()
+        self.read_at_ns = index_file.clock()
         self.stamp = index_file.read_stamp(f"{root}/{place}")
         self.texts = None
         self.sections: list[SectionRow] = []
@@ -549,10 +555,10 @@ def _collect_tags(entry: Entry) -> tuple[str, list[str]]:
     different names.
     """
     # A one-word name (`net`) is vague, so it goes to the last column, where words count less.
-    is_vague = len(entry.name) <= 1
+    is_vague = len(entry.name_words) <= 1
     if is_vague:
-        return " ".join(entry.tags), list(entry.name)
-    return " ".join([*entry.tags, *entry.name]), []
+        return " ".join(entry.tags), list(entry.name_words)
+    return " ".join([*entry.tags, *entry.name_words]), []
 
 
 def _stem_body(entry: Entry, language: Language) -> tuple[str, list[SectionRow]]:
@@ -655,14 +661,14 @@ class IndexWriter:
     def __init__(self, connection: Connection) -> None:
         self.execute = connection.execute
         self.executemany = connection.executemany
-        self.about = read_facts(connection)
+        self.facts = read_facts(connection)
         # By stem: how many more entries have it now than the table `term` says, or fewer if negative.
         self._changes: dict[str, int] = {}
-        self._languages = index_file.read_counts(self.about["languages"])
+        self._languages = index_file.read_counts(self.facts["languages"])
 
     def carry_out(self, plan: Plan) -> None:
         """Apply a plan: drop what's gone, update the watched paths, and mark the files to read as pending."""
-        if plan.anew:
+        if plan.starts_anew:
             self._empty_tables(plan.kind)
         self._remove_gone(plan)
         self._update_watched(plan)
@@ -673,14 +679,14 @@ class IndexWriter:
         """Remove all rows, to build the index anew for a store of this kind."""
         for table in ("file", "text", "section", "term", "watch", "note"):
             self.execute(f"DELETE FROM {table}")  # noqa: S608 - the names above
-        self.about |= {"kind": kind, "size": 0}
+        self.facts |= {"kind": kind, "size": 0}
         self._languages.clear()
 
     def _remove_gone(self, plan: Plan) -> None:
         """Drop the lost files, and stop watching the paths that are gone."""
-        for number in plan.lost:
+        for number in plan.lost_numbers:
             self.drop(number)
-        gone_rows = [(path,) for path in plan.gone]
+        gone_rows = [(path,) for path in plan.gone_paths]
         self.executemany("DELETE FROM watch WHERE path = ?", gone_rows)
         self.executemany("DELETE FROM note WHERE place = ?", gone_rows)
 
@@ -703,9 +709,11 @@ class IndexWriter:
         """Mark the changed files as pending, and add the new ones, which are pending by default."""
         folders = self.execute("SELECT path, number FROM watch WHERE folder").fetchall()
         folder_numbers = dict(folders)
-        new_rows = [(path, folder_numbers[folder]) for path, folder in plan.new.items()]
+        new_rows = [
+            (path, folder_numbers[folder]) for path, folder in plan.folder_by_new_file.items()
+        ]
         self.executemany("INSERT OR IGNORE INTO file (path, folder) VALUES (?, ?)", new_rows)
-        changed_rows = [(number,) for number in plan.changed]
+        changed_rows = [(number,) for number in plan.changed_numbers]
         self.executemany("UPDATE file SET pending = 1 WHERE number = ?", changed_rows)
 
     def drop(self, number: int) -> None:
@@ -728,7 +736,7 @@ class IndexWriter:
             return False
 
         (digest,) = row
-        stamp_columns = (*file.stamp, file.read)
+        stamp_columns = (*file.stamp, file.read_at_ns)
         if digest == file.digest:  # the same content
             self.execute(_TOUCH_FILE, (*stamp_columns, number))
             return False
@@ -774,7 +782,7 @@ class IndexWriter:
 
     def _count_stems(self, columns: Sequence[str], language: str, change: int) -> None:
         """Count an entry's language and stems as added (`change` is 1) or removed (-1)."""
-        self.about["size"] += change
+        self.facts["size"] += change
         if language:
             self._languages[language] = self._languages.get(language, 0) + change
         stems: list[str] = []
@@ -789,7 +797,7 @@ class IndexWriter:
         """Write the counts of stems and languages, and the other facts that the index keeps about itself."""
         self._write_stem_counts()
         self._update_facts()
-        self.executemany(_SET_ABOUT, self.about.items())
+        self.executemany(_SET_ABOUT, self.facts.items())
 
     def _write_stem_counts(self) -> None:
         """Write the changed counts of stems. A count that reaches zero has no row."""
@@ -802,16 +810,16 @@ class IndexWriter:
         """Bring the facts that the index keeps about itself up to date."""
         (pending,) = self.execute("SELECT count(*) FROM file WHERE pending").fetchone()
         (folders,) = self.execute("SELECT count(*) FROM watch WHERE folder").fetchone()
-        self.about |= {"pending": pending, "folders": folders, "updated": index_file.clock()}
+        self.facts |= {"pending": pending, "folders": folders, "updated": index_file.clock()}
         counts = [f"{name} {count}" for name, count in self._languages.items() if count > 0]
-        self.about["languages"] = " ".join(counts)
+        self.facts["languages"] = " ".join(counts)
 
         is_listed = bool(
-            self.about["kind"]
+            self.facts["kind"]
         )  # an index has no kind until its store's files are listed
         is_whole = is_listed and not pending
         if is_whole:
-            self.about["was_whole"] = 1
+            self.facts["was_whole"] = 1
 
 
 class _Passed(Exception):  # noqa: N818 - no error: another process holds the lock
@@ -834,7 +842,7 @@ def transaction(index: Index) -> Iterator[IndexWriter]:
         if index.connection.in_transaction:
             index.connection.execute("ROLLBACK")
         raise
-    index.load(writer.about)
+    index.load(writer.facts)
 
 
 def _begin(index: Index) -> None:
@@ -865,7 +873,7 @@ def refresh(
     started = time.monotonic()
     with suppress(_Passed):  # then the other process brings the index up to date
         _carry_out_changes(index, watched_paths, file_numbers, limit)
-        while index.pending:
+        while index.pending_count:
             with transaction(index) as writer:
                 _read_batch(index, writer)
             seconds = time.monotonic() - started
@@ -897,18 +905,18 @@ def _carry_out_changes(
     # Compare without the lock first, since usually nothing differs.
     version = _read_data_version(index)
     plan = Plan(index, index.kind, watched_paths)
-    plan.changed += file_numbers
+    plan.changed_numbers += file_numbers
     if not plan.has_changes:
         return
 
     with transaction(index) as writer:
         # If another process wrote meanwhile, it probably wrote the same changes, so compare again.
         if _read_data_version(index) != version:
-            changed_numbers = plan.changed
-            plan = Plan(index, writer.about["kind"], watched_paths)
-            plan.changed += changed_numbers
+            changed_numbers = plan.changed_numbers
+            plan = Plan(index, writer.facts["kind"], watched_paths)
+            plan.changed_numbers += changed_numbers
 
-        index.left_out = _limit_new_files(plan, most_files)
+        index.left_out_count = _limit_new_files(plan, most_files)
         writer.carry_out(plan)
         _read_batch(index, writer)
 
@@ -923,9 +931,9 @@ def _limit_new_files(plan: Plan, most_files: int | None) -> int:
         _, mtime, _ = plan.stamps[path]
         return mtime
 
-    newest_first = sorted(plan.new, key=changed_at, reverse=True)
+    newest_first = sorted(plan.folder_by_new_file, key=changed_at, reverse=True)
     kept_paths = newest_first[:most_files]
-    plan.new = {path: plan.new[path] for path in kept_paths}
+    plan.folder_by_new_file = {path: plan.folder_by_new_file[path] for path in kept_paths}
     return len(newest_first) - len(kept_paths)
 
 
@@ -946,12 +954,12 @@ def reread(index: Index, stale_files: list[tuple[int, str]]) -> bool:
         known_digest = _read_digest(index, number)
         file = ReadFile(index.root, path, index.profile)
         if file.stamp is None or file.digest != known_digest:
-            index.outdated.add(path)
+            index.outdated_paths.add(path)
             files_to_write[number] = file
             continue
         # The content is the same, but a stamp that has become sure is worth writing.
         _, changed_at, _ = file.stamp
-        if is_sure(changed_at, file.read):
+        if is_sure(changed_at, file.read_at_ns):
             files_to_write[number] = file
 
     if not files_to_write:
@@ -976,6 +984,6 @@ def _read_digest(index: Index, number: int) -> int | None:
 def _read_batch(index: Index, writer: IndexWriter) -> None:
     """Read the next pending files, up to `BATCH_FILES` of them, and write their entries."""
     query = "SELECT number, path FROM file WHERE pending ORDER BY number LIMIT ?"
-    profile = index.profiles.by_kind[writer.about["kind"]]
+    profile = index.profiles.by_kind[writer.facts["kind"]]
     for number, path in index.connection.execute(query, (BATCH_FILES,)).fetchall():
         writer.put(number, ReadFile(index.root, path, profile))

@@ -471,4 +471,4 @@ def test_a_cell_is_no_formula(judgekit: Run) -> None:
 def test_the_printer_of_rows_needs_no_file_without_formats() -> None:
     printer = row_printing.Printing().make_printer(None)
     with printer.store_rows():
-        assert printer._kept is None
+        assert printer._row_file is None

@@ -340,7 +340,8 @@ def test_in_twice_and_out_twice_leaves_every_byte(
 ) -> None:
     path, name = hooks_file(client, isolated), client.command
     kept = json.dumps(
-        {"description": "mine", "hooks": {"SessionEnd": [OTHER], client.prompt: [OTHER]}}, indent=3
+        {"description": "mine", "hooks": {"SessionEnd": [OTHER], client.prompt_event: [OTHER]}},
+        indent=3,
     )
     for before in (None, b'{"hooks":{ }}', kept.encode() + b"\n\n"):
         if before is not None:
@@ -417,7 +418,7 @@ def test_doctor_asks_the_hook_and_says_what_it_lacks(
     )
     again = f"run judgekit install {client.command} --scope user again"
     (line,) = [each for each in judgekit("doctor").out.splitlines() if "not called on" in each]
-    assert (f"not called on {client.prompt}, " in line, line.endswith(again)) == (True, True)
+    assert (f"not called on {client.prompt_event}, " in line, line.endswith(again)) == (True, True)
 
 
 @pytest.mark.usefixtures("project")

@@ -62,7 +62,11 @@ def turns(
     held: int = 0,
 ) -> int:
     """Return the number of turns that a worker gets when it wants `wanted`."""
-    return broker.beat(worker, spent, reserved, {WHOM: PaceReport(wanted, held)}).turns[WHOM].more
+    return (
+        broker.beat(worker, spent, reserved, {WHOM: PaceReport(wanted, held)})
+        .turns[WHOM]
+        .new_turn_count
+    )
 
 
 def spendable(broker: Broker, worker: str) -> float:
@@ -172,4 +176,4 @@ async def test_workers_together_pass_the_budget_by_no_more_than_a_call_of_each_s
     async with clients(broker, 3) as made:
         await asyncio.gather(*(slot(each, 0.01 * at) for at in range(4) for each in made))
         assert 40 <= sum(each.spent_usd for each in made) <= 40 + 3 * 4
-        assert all(each.is_over for each in made)
+        assert all(each.is_limit_reached for each in made)

@@ -226,5 +226,5 @@ def test_what_else_is_named_comes_before_the_export(tmp_path: Path) -> None:
     rows = open_rows(str(path), io.BytesIO())
     options = RowOptions("judge", {"description": "asked"})
     dataset, fields, _ = open_dataset(rows, options, tmp_path, JudgeRequest(rubric="kls"))
-    assert fields.columns["description"] == "asked"
+    assert fields.column_by_field["description"] == "asked"
     assert dataset.id_column == "custom_id"

@@ -89,7 +89,7 @@ def test_columns_are_found_by_their_usual_names(columns: str, told: str) -> None
     ],
 )
 def test_what_the_model_said_goes_before_what_is_right(columns: str, text: str) -> None:
-    assert fields_of("judge", columns.split(), {}, "rows.jsonl").columns["text"] == text
+    assert fields_of("judge", columns.split(), {}, "rows.jsonl").column_by_field["text"] == text
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,9 @@ def test_where_two_columns_may_be_the_text_it_is_asked_which(columns: str, both:
     assert str(caught.value) == f"{problem}; choose with --map text={first} or --map text={second}"
     for column in (first, second):
         assert (
-            fields_of("judge", columns.split(), {"text": column}, "rows.jsonl").columns["text"]
+            fields_of("judge", columns.split(), {"text": column}, "rows.jsonl").column_by_field[
+                "text"
+            ]
             == column
         )
 

@@ -289,7 +289,7 @@ def test_a_sample_is_random_grows_and_keeps_what_people_wrote(tmp_path: Path, en
     assert len({row["id"] for row in rows_of()}) == 50
     assert add_sample(source(), sheet, 5000) == (950, 1000)
     assert add_sample(source(), sheet, 1) == (0, 1000)
-    assert read_labels(open_rows(sheet, io.BytesIO())).words == {}
+    assert read_labels(open_rows(sheet, io.BytesIO())).label_by_id == {}
     with pytest.raises(UsageError, match=r"expected \.csv, \.tsv or \.jsonl"):
         add_sample(source(), str(tmp_path / "labels.parquet"), 1)
 

@@ -460,7 +460,9 @@ def test_any_row_of_a_folder_verifies_when_it_is_read_again(
         kinds.add(row)
         results.append(row)
     shape = parts.choose_shape(kinds, {}, [])
-    cells = [seals.sealed_cells(tables.cells_of(row, shape.renamed), KEY) for row in results]
+    cells = [
+        seals.sealed_cells(tables.cells_of(row, shape.new_name_by_column), KEY) for row in results
+    ]
     folder = parts.Folder.at(str(tmp_path / "out"))
     folder.make()
     parts.write_part(folder, "part-0001-1.parquet", cells, shape)

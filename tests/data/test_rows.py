@@ -226,7 +226,7 @@ def test_parquet_with_a_name_twice(tmp_path: Path) -> None:
 
 def test_standard_input_is_read_once() -> None:
     rows = open_rows("-", io.BytesIO(b'{"a": 1}\n[]\n'))
-    assert (rows.name, rows.lasting) == ("standard input", False)
+    assert (rows.name, rows.can_reread) == ("standard input", False)
     assert [row.number for row in rows] == [1, 2]
     assert list(rows) == []
 
@@ -234,7 +234,7 @@ def test_standard_input_is_read_once() -> None:
 def test_a_file_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("a\n1\n")
     rows = open_rows(str(tmp_path / "rows.csv"), io.BytesIO())
-    assert rows.lasting
+    assert rows.can_reread
     assert list(rows) == list(rows) == [(1, {"a": "1"})]
 
 

@@ -69,7 +69,7 @@ def test_the_runtime_folder_is_the_first_choice_and_a_long_path_gives_way_to_a_s
     monkeypatch.setenv("JUDGEKIT_HOME", str(isolated / ("long" * 40)))
     monkeypatch.setattr(environment, "make_private_folder", lambda path: path)
     monkeypatch.setattr(client, "is_private_folder", lambda _: True)
-    assert len(os.fsencode(found().socket)) <= MAX_SOCKET_PATH_BYTES
+    assert len(os.fsencode(found().socket_path)) <= MAX_SOCKET_PATH_BYTES
 
 
 def test_a_folder_of_somebody_else_is_not_used(
@@ -126,7 +126,7 @@ def test_another_network_home_or_version_has_another_engine_and_what_travels_cha
         )
         after = found()
         assert (after.compat_key, after.folder) == (before.compat_key, before.folder)
-        assert after.code != before.code
+        assert after.code_fingerprint != before.code_fingerprint
         before = after
 
 
@@ -136,7 +136,7 @@ class Scripted:
     def __init__(self, place: EngineAddress, *pieces: bytes | None) -> None:
         self.requests: list[bytes] = []
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(place.socket)
+        self._listener.bind(place.socket_path)
         self._listener.listen(8)
         self._thread = threading.Thread(target=self._serve, args=pieces, daemon=True)
         self._thread.start()
@@ -247,9 +247,9 @@ def test_where_nobody_of_ours_is_there_is_no_engine(
 
     refused("FileNotFound")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
-        left.bind(place.socket)
+        left.bind(place.socket_path)
     refused("ConnectionRefused")
-    Path(place.socket).unlink()
+    Path(place.socket_path).unlink()
     script.append(Scripted(place, OK))
     Path(place.folder).chmod(0o755)
     refused("its folder is not private")
@@ -309,18 +309,18 @@ def test_what_does_not_come_up_is_not_started_at_every_prompt(
             time.time() + client.RESTART_SECONDS + 9,
         ):
             if moment is not None:  # long ago, or before the clock was set back
-                os.utime(place.tried, (moment, moment))
+                os.utime(place.tried_path, (moment, moment))
             assert client.start_for_later() == 4711
             with pytest.raises(NoEngine, match=r"was started \d s ago and is not ready"):
                 client.start_for_later()
-        Path(place.tried).unlink()
-        Path(place.tried).mkdir()
-        os.utime(place.tried, (0, 0))
+        Path(place.tried_path).unlink()
+        Path(place.tried_path).mkdir()
+        os.utime(place.tried_path, (0, 0))
         assert client.start_for_later() is None  # nothing can be written there
-        Path(place.tried).rmdir()
+        Path(place.tried_path).rmdir()
     for _ in range(2):  # one that listens: the second one finds the first
         assert client.start_for_later() is not None
-        until(lambda: not Path(place.tried).exists())
+        until(lambda: not Path(place.tried_path).exists())
     assert [engine.is_shutting_down for engine in process.engines(place)] == [False]
 
 

@@ -80,7 +80,14 @@ def begun(place: EngineAddress) -> int:
 
 def client_code(place: EngineAddress, code: str) -> list[str]:
     head = "import os, sys; from judgekit.engine import client; place = client.EngineAddress(*sys.argv[1:]); "
-    return [sys.executable, "-c", head + code, place.folder, place.compat_key, place.code]
+    return [
+        sys.executable,
+        "-c",
+        head + code,
+        place.folder,
+        place.compat_key,
+        place.code_fingerprint,
+    ]
 
 
 JUDGE = f"sys.path.insert(0, {str(Path(__file__).parents[1] / 'support')!r}); "
@@ -112,7 +119,7 @@ def test_it_judges_and_keeps_nothing_of_its_callers(
                 f"Bearer {key}"
             }
     environ = Path(f"/proc/{health(ready_place)['pid']}/environ").read_bytes()
-    told = environ + Path(ready_place.log).read_bytes()
+    told = environ + Path(ready_place.log_path).read_bytes()
     for secret in (b"sk-o", b"JUDGEKIT_API_KEY", loopback.base.encode(), b"nobody's business"):
         assert secret not in told
     assert b"ready" in told
@@ -203,7 +210,7 @@ def test_it_finishes_what_it_was_asked_before_it_leaves(
         finishes = pool.submit(judged, place)
         assert slow.asked.wait(SECONDS)
         os.kill(process, signal.SIGTERM)
-        until(lambda: not Path(place.socket).exists())
+        until(lambda: not Path(place.socket_path).exists())
         # Who is connected is sent away; who comes now finds no engine, and can start the next one at once.
         with pytest.raises((EngineBusy, EngineLost)):
             idle.ask("POST", "/v1/judge", body("# Too late\n"), seconds=SECONDS)
@@ -273,12 +280,12 @@ def happen(what: str, place: EngineAddress, chance: random.Random) -> None:
             child.kill()
             child.wait()
         elif what == "no socket":
-            Path(place.socket).unlink()
+            Path(place.socket_path).unlink()
             if share < 0.5:
-                Path(place.socket).touch()
+                Path(place.socket_path).touch()
         elif what == "no log":
-            Path(place.log).unlink(missing_ok=True)
-            Path(place.log).mkdir()
+            Path(place.log_path).unlink(missing_ok=True)
+            Path(place.log_path).mkdir()
         else:
             folder.chmod(0o755)
             time.sleep(share * 0.2)

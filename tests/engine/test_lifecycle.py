@@ -67,7 +67,7 @@ def take(place: EngineAddress) -> Iterator[Take]:
     for engine_lock in taken:
         engine_lock.listener.close()
         engine_lock.end()
-        os.close(engine_lock.lock)
+        os.close(engine_lock.lock_descriptor)
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def engine(
     It is small, however much the process has grown that runs the tests.
     """
     monkeypatch.setattr(lifecycle, "rss_bytes", lambda: 1)
-    log, lock = Log(place.log), take()
-    os.pwrite(lock.lock, b"%d\n" % os.getpid(), 0)
+    log, lock = Log(place.log_path), take()
+    os.pwrite(lock.lock_descriptor, b"%d\n" % os.getpid(), 0)
     found = Engine(lock, log)
     found._admission = AdmissionMiddleware(_nothing, log)
     found._idle_limit_s = 60.0
@@ -126,7 +126,7 @@ def test_it_leaves_when_it_has_grown_or_cannot_be_found_or_is_told_to(
         assert leaves(engine).startswith("grown to ")
     engine.should_exit = False
     assert leaves(engine) == ""
-    Path(place.socket).unlink()
+    Path(place.socket_path).unlink()
     assert leaves(engine) == "its socket is gone"
     engine.should_exit = False
     engine.leave()
@@ -164,24 +164,24 @@ def test_what_a_judging_needs_is_there_before_anybody_asks_and_how_long_is_the_u
     monkeypatch.setattr(litellm, "load_in_thread", fails)
     asyncio.run(run())
     assert engine._idle_limit_s == 30
-    assert Path(place.tried).exists()
-    assert "not ready: ImportError: no litellm" in Path(place.log).read_text()
+    assert Path(place.tried_path).exists()
+    assert "not ready: ImportError: no litellm" in Path(place.log_path).read_text()
 
 
 def test_only_one_can_be_the_engine_and_its_files_are_its_owners_alone(
     place: EngineAddress, take: Take
 ) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
-        left.bind(place.socket)  # a stale socket is replaced
-    Path(place.lock).write_text("a number that is much longer")
+        left.bind(place.socket_path)  # a stale socket is replaced
+    Path(place.lock_path).write_text("a number that is much longer")
     first = take()
-    assert Path(place.lock).read_text() == ""  # nobody is taken for a former engine
+    assert Path(place.lock_path).read_text() == ""  # nobody is taken for a former engine
     assert process.become_engine(place) is None
     Connection(place).close()
-    assert Path(place.socket).stat().st_mode & 0o777 == 0o700
+    assert Path(place.socket_path).stat().st_mode & 0o777 == 0o700
     first.release()
     first.release()
-    assert not Path(place.socket).exists()
+    assert not Path(place.socket_path).exists()
     second = take()
     for path in Path(
         place.folder
@@ -189,9 +189,9 @@ def test_only_one_can_be_the_engine_and_its_files_are_its_owners_alone(
         path.unlink()
     assert second.is_unreachable()
     take()
-    assert Path(place.lock).stat().st_mode & 0o777 == 0o600
+    assert Path(place.lock_path).stat().st_mode & 0o777 == 0o600
     second.end()  # and takes nothing of it
-    assert Path(place.lock).exists()
+    assert Path(place.lock_path).exists()
     Connection(place).close()
 
 
@@ -204,31 +204,31 @@ def test_engines_of_all_versions_are_known_and_the_dead_leave_nothing(
     )
 
     lock = take(leaving)
-    os.pwrite(lock.lock, b"4712\n", 0)
-    Path(leaving.socket).unlink()  # even where clients could not find it any more
+    os.pwrite(lock.lock_descriptor, b"4712\n", 0)
+    Path(leaving.socket_path).unlink()  # even where clients could not find it any more
     lock.release()
-    gone, held = process.become_engine(dead), process.take_lock(beginning.lock)
+    gone, held = process.become_engine(dead), process.take_lock(beginning.lock_path)
     assert gone is not None
     assert held is not None
-    os.close(gone.lock)
+    os.close(gone.lock_descriptor)
     gone.listener.close()
     for path in (
-        beginning.socket,
+        beginning.socket_path,
         Path(place.folder, "engine-other-old.lock"),
         f"{place.stem}.4711.leaving",
     ):
         Path(path).touch()
     own = take()
-    os.pwrite(own.lock, b"4713\n", 0)
+    os.pwrite(own.lock_descriptor, b"4713\n", 0)
     known = [
-        (engine.address.code, engine.pid, engine.is_shutting_down)
+        (engine.address.code_fingerprint, engine.pid, engine.is_shutting_down)
         for engine in process.engines(place)
     ]
     assert known == [("code", 4713, False), ("leaving", 4712, True)]
     process.dismiss_others(place, 1)
     assert not list(Path(place.folder).glob("*dead*"))
     assert not list(Path(place.folder).glob("*4711*"))
-    assert Path(beginning.lock).exists()
+    assert Path(beginning.lock_path).exists()
     assert not own.is_unreachable()
     assert process.engines(EngineAddress(place.folder, "somebody", "else")) == []
     lock.end()
@@ -250,10 +250,10 @@ def test_a_folder_that_others_may_look_into_or_that_takes_no_files_is_refused(
         patch.setattr(locks, "take", full)
         with pytest.raises(OSError, match="No space"):
             process.become_engine(place)
-    Path(place.socket).mkdir()  # where no socket can be made the lock is let go
+    Path(place.socket_path).mkdir()  # where no socket can be made the lock is let go
     with pytest.raises(OSError, match=r"directory|permitted"):
         process.become_engine(place)
-    Path(place.socket).rmdir()
+    Path(place.socket_path).rmdir()
     take()
 
 

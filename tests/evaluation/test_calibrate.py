@@ -35,7 +35,7 @@ def sample(
     voices = {
         tier: each
         if isinstance(each, TierEvidence)
-        else TierEvidence(each, sees_all=tier not in cut)
+        else TierEvidence(each, sees_whole_text=tier not in cut)
         for tier, each in said.items()
     }
     return Sample("x", label, voices)  # type: ignore[arg-type]  # names of tiers
@@ -96,7 +96,7 @@ def test_what_is_refused_says_why_and_how_many_labels_would_do() -> None:
     assert (gate.labels, gate.errors) == (100, 0)
     assert gate.bound == pytest.approx(upper(0, 100, 0.05), abs=1e-6)
     wide = samples((300, 1, "accept", 2.0), (200, 2, "accept", 1.0), (200, 90, "accept", 0.0))
-    (refused,) = chosen(wide).refused
+    (refused,) = chosen(wide).refused_gates
     assert (refused.tier, refused.outcome, refused.after) == ("quick", "accept", None)
     assert (refused.least_margin, refused.why) == (0.0, "too many errors")
     for count, errors, why, more in (
@@ -104,9 +104,9 @@ def test_what_is_refused_says_why_and_how_many_labels_would_do() -> None:
         (500, 50, "too many errors", None),
     ):
         choice = chosen(samples((count, errors, "reject", 0.0)))
-        assert [(refused.why, refused.more) for refused in choice.refused] == [(why, more)]
+        assert [(refused.why, refused.more) for refused in choice.refused_gates] == [(why, more)]
         assert choice.gates == []
-    (refused,) = chosen(samples((100, 2, "accept", 0.0))).refused
+    (refused,) = chosen(samples((100, 2, "accept", 0.0))).refused_gates
     enough = 100 + (refused.more or 0)
     assert gates((enough, round(0.02 * enough), "accept", 0.0))
 
@@ -121,7 +121,7 @@ def test_failures_cut_texts_and_divided_juries_are_in_no_class_and_go_up() -> No
     cut = sample("accept", frozenset({"quick"}), quick="accept", deep="accept")
     for each in (failed, cut, divided):
         choice = chosen([each] * 500)
-        assert (choice.gates, choice.refused) == ([], []), each
+        assert (choice.gates, choice.refused_gates) == ([], []), each
     final, asked = replay_tiers(divided, EscalationRules("accept", TWO))
     assert (final.verdict, asked) == ("accept", ["quick", "deep"])
 
@@ -141,7 +141,7 @@ def test_the_deep_tier_counts_only_what_reaches_it() -> None:
     """An item that ends at a quick gate says nothing about the deep tier."""
     choice = chosen(samples((400, 0, "accept", 1.0), (60, 30, "accept", 0.0)), THREE)
     assert finality_rule("quick", "accept", 1.0) in rules(choice)
-    deep = [rule.labels for rule in (*choice.gates, *choice.refused) if rule.tier == "deep"]
+    deep = [rule.labels for rule in (*choice.gates, *choice.refused_gates) if rule.tier == "deep"]
     assert all(labels <= 60 for labels in deep)
 
 
@@ -151,7 +151,7 @@ def test_with_a_reference_only_what_is_lost_against_it_counts() -> None:
     assert chosen(found).gates == []
     choice = chosen(found, TWO, AGAINST_DEEP)
     assert rules(choice) == {finality_rule("quick", "accept", 0.0)}
-    assert choice.finality.last == "deep"
+    assert choice.finality.last_tier == "deep"
     assert (choice.gates[0].labels, choice.gates[0].errors) == (200, 0)
     # A reference that failed counts as right.
     assert chosen([sample("reject", quick="accept")] * 100, TWO, AGAINST_DEEP).gates == []
@@ -185,7 +185,7 @@ def test_a_tie_over_a_win_is_no_measurement() -> None:
     for found, quick in cases:
         choice = chosen(found, TWO, AGAINST_DEEP)
         assert choice.finality.rules == ()
-        refused = [each for each in choice.refused if each.tier == "quick"]
+        refused = [each for each in choice.refused_gates if each.tier == "quick"]
         assert [(each.labels, each.errors, each.gains) for each in refused] == quick
 
 

@@ -82,8 +82,8 @@ def rates(population: Sequence[Kind], rules: EscalationRules) -> list[float]:
             ):
                 reached[gate] += share
                 wrong[gate] += share * (final.verdict != sample.label)
-                if finality.last:
-                    wrong[gate] -= share * (sample.outcome(finality.last) != sample.label)
+                if finality.last_tier:
+                    wrong[gate] -= share * (sample.outcome(finality.last_tier) != sample.label)
     return [wrong[gate] / reached[gate] for gate in finality.rules if reached[gate]]
 
 
@@ -398,7 +398,7 @@ def test_the_judge_comes_to_what_was_measured(
         turns = list(item.turns(finality))
         end = turns[-1].step
         assert isinstance(end, End)
-        winner = turns[-1].best if end.verdict == "accept" else "tie"
+        winner = turns[-1].best_letter if end.verdict == "accept" else "tie"
         assert comparison.verdict == (winner if end.tier else "undetermined")
-        assert len(comparison.rounds) == sum(turn.calls for turn in turns)
+        assert len(comparison.rounds) == sum(turn.call_count for turn in turns)
         assert comparison.calibration == (finality and finality.id)

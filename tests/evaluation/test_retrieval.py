@@ -261,14 +261,16 @@ def test_the_hook_tells_the_same(tmp_path: Path, labels: str) -> None:
 
 def test_with_scopes_a_query_searches_its_own_and_the_next(folder: Path, profile: Profile) -> None:
     collection = read(folder)
-    everything = {seen.query: seen for seen in retrieval.search(collection, profile)}
+    everything = {seen.query_id: seen for seen in retrieval.search(collection, profile)}
     assert set(everything["one/q1"].ranking) == {"one/kettle", "two/kettle"}
     assert everything["four/q1"].ranking
-    assert {seen.elsewhere for seen in everything.values()} == {None}
+    assert {seen.other_scope_hits for seen in everything.values()} == {None}
     among = retrieval.search(collection, profile, scoped=True)
-    found = {seen.query: seen for seen in among}
+    found = {seen.query_id: seen for seen in among}
     assert (found["one/q1"].ranking, found["four/q1"].ranking) == (["one/kettle"], [])
-    elsewhere = {query: [hit.id for hit in seen.elsewhere or ()] for query, seen in found.items()}
+    elsewhere = {
+        query: [hit.id for hit in seen.other_scope_hits or ()] for query, seen in found.items()
+    }
     assert elsewhere["one/q1"] == elsewhere["two/q1"] == []  # three/ comes after one/
     assert elsewhere["four/q1"] == ["one/kettle"]
 
@@ -295,7 +297,7 @@ HEADER = "query-id\tcorpus-id\tscore\n"
 
 def test_reads_what_programs_write(folder: Path) -> None:
     collection = read(folder)
-    assert (collection.name, collection.strays) == (folder.name, 0)
+    assert (collection.name, collection.stray_count) == (folder.name, 0)
     assert [document.id for document in collection.documents][:2] == ["one/kettle", "one/train"]
     assert (collection.documents[0].title, collection.queries[0].text) == (
         "Kettle",
@@ -306,7 +308,7 @@ def test_reads_what_programs_write(folder: Path) -> None:
     path = folder / "qrels.tsv"
     with path.open("a") as file:
         file.write("one/q1\tone/gone\t1\nnobody\tone/train\t1\n")
-    assert read(folder).strays == 2  # of what is not there
+    assert read(folder).stray_count == 2  # of what is not there
     text = '\n{"id": "a", "text": "x\u2028y\x85z"}\r\n\n'
     (folder / "corpus.jsonl").write_text(text, encoding="utf-8")
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))

@@ -79,9 +79,9 @@ def test_a_row_counts_only_after_those_that_were_drawn_before_it() -> None:
     answer = Answer(condition("accept >= 0.5"), 1_000)
     for place in range(1, 200):
         answer.note(place, "accept")
-    assert answer.count == 0
+    assert answer.counted_rows == 0
     answer.note(0, "reject")
-    assert answer.count == 200
+    assert answer.counted_rows == 200
 
 
 def test_rows_without_a_verdict_settle_nothing() -> None:

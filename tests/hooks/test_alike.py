@@ -53,7 +53,7 @@ def test_a_pinned_memory_says_its_age(run: Run, notes: Path) -> None:
 def _hit(number: int, text: str, part: Part) -> Candidate:
     hit = Candidate(str(number), "", "", (), number, "/notes", f"{number}.md", "markdown")
     hit.text = text
-    hit.length = text.count(" ") + 1
+    hit.stem_count = text.count(" ") + 1
     hit.part = part
     return hit
 

@@ -86,7 +86,7 @@ def test_in_and_out_leaves_no_trace(scope: Scope, project: Path, isolated: Path)
             write(scope, project, original)
         before = tree(project, isolated)
         change = put(scope, project)
-        assert change.changes
+        assert change.has_changes
         form = (
             entries.build_portable_entry() if scope == "project" else entries.build_fastest_entry()
         )
@@ -96,10 +96,10 @@ def test_in_and_out_leaves_no_trace(scope: Scope, project: Path, isolated: Path)
         assert stat.S_IMODE(files.get_records_path().stat().st_mode) == 0o600, (
             "settings may hold keys"
         )
-        assert not put(scope, project).changes
-        assert take_out(scope, project).changes
+        assert not put(scope, project).has_changes
+        assert take_out(scope, project).has_changes
         assert tree(project, isolated) == before
-        assert not take_out(scope, project).changes
+        assert not take_out(scope, project).has_changes
         assert not files.get_records_path().exists()
 
 

@@ -56,16 +56,16 @@ def state(folder: Path) -> dict[str, tuple[int, bytes | str]]:
 def test_in_once_and_out_again(repository: GitRepo, hooks: Path) -> None:
     hooks.rmdir()
     hook = hooks / HOOK
-    assert install(repository.folder).changes
+    assert install(repository.folder).has_changes
     assert os.access(hook, os.X_OK)
     assert git_hook.identify_owner(hook.read_bytes()) == "ours"
     assert git_hook.read_installation(hook.read_bytes())[0] == sys.executable
-    assert not install(repository.folder).changes
+    assert not install(repository.folder).has_changes
     hook.chmod(0o644)
-    assert install(repository.folder).changes, "a lost run bit is given back"
+    assert install(repository.folder).has_changes, "a lost run bit is given back"
     assert os.access(hook, os.X_OK)
     hook.write_bytes(git_hook.render_hook("/gone/python"))
-    assert install(repository.folder).changes, "an older one is renewed"
+    assert install(repository.folder).has_changes, "an older one is renewed"
     assert git_hook.read_installation(hook.read_bytes())[0] == sys.executable
     assert not (hooks / EARLIER_HOOK).exists()
     edited = hook.read_bytes() + b"echo mine\n"
@@ -75,9 +75,9 @@ def test_in_once_and_out_again(repository: GitRepo, hooks: Path) -> None:
             change(repository.folder)
     assert hook.read_bytes() == edited, "an edited one is neither renewed nor removed"
     hook.write_bytes(git_hook.render_hook())
-    assert uninstall(repository.folder).changes
+    assert uninstall(repository.folder).has_changes
     assert not hooks.exists(), "the folder was made for it"
-    assert not uninstall(repository.folder).changes
+    assert not uninstall(repository.folder).has_changes
     assert not files.get_records_path().exists()
 
 
@@ -89,15 +89,15 @@ def test_another_programs_hook_comes_back_as_it_was(repository: GitRepo, hooks: 
         else:
             (hooks / HOOK).symlink_to(made)
         before = state(hooks)
-        assert install(repository.folder).backup
+        assert install(repository.folder).backup_path
         assert not (hooks / HOOK).is_symlink()
         assert state(hooks)[EARLIER_HOOK] == before[HOOK]
-        assert not install(repository.folder).changes
-        assert uninstall(repository.folder).backup
+        assert not install(repository.folder).has_changes
+        assert uninstall(repository.folder).backup_path
         assert state(hooks) == before, made
         install(repository.folder)
         (hooks / HOOK).unlink()
-        assert uninstall(repository.folder).changes, "somebody removed ours"
+        assert uninstall(repository.folder).has_changes, "somebody removed ours"
         assert state(hooks) == before, made
         (hooks / HOOK).unlink()
     assert (repository.folder / "shared").read_bytes() == FOREIGN
@@ -109,14 +109,14 @@ def test_two_foreign_hooks_are_for_a_person_to_sort_out(repository: GitRepo, hoo
     (hooks / LEGACY).write_bytes(git_hook.render_hook("/gone/python"))
     assert install(repository.folder).path.name == LEGACY
     assert (hooks / HOOK).read_bytes() == FOREIGN
-    assert uninstall(repository.folder).changes
+    assert uninstall(repository.folder).has_changes
     assert [path.name for path in hooks.glob("*")] == [HOOK]
     install(repository.folder)
     (hooks / HOOK).write_bytes(b"#!/bin/sh\nanother program was here\n")
     before = state(hooks)
     with pytest.raises(UsageError, match="belongs to another program"):
         install(repository.folder)
-    assert not uninstall(repository.folder).changes
+    assert not uninstall(repository.folder).has_changes
     assert state(hooks) == before
 
 
@@ -143,7 +143,7 @@ def test_scopes(repository: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyP
     config.write_text("[core]\n\thooksPath = ~/hooks\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     for folder in (repository.folder, tmp_path):
-        assert git_hook.choose_hooks("user", folder).hooks == Path.home() / "hooks"
+        assert git_hook.choose_hooks("user", folder).path == Path.home() / "hooks"
     with pytest.raises(UsageError, match="--scope user"):
         git_hook.choose_hooks("local", repository.folder)
 
@@ -248,7 +248,7 @@ def framework(project: Path, *, installs: bool) -> bool:
     else:
         change = pre_commit.plan_uninstall(project)
         files.uninstall(change)
-    return change.changes
+    return change.has_changes
 
 
 @pytest.mark.parametrize("original", ORIGINALS.values(), ids=ORIGINALS)

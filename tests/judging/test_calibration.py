@@ -71,7 +71,7 @@ KLS = loader.find_rubric("kls")
 GOOD = {"semantic": 5.0, "pragmatic": 5.0, "syntactic": 5.0}
 NEARLY = {"semantic": 4.8, "pragmatic": 4.7, "syntactic": 4.9}
 PLAIN, DEEP = scripted_endpoint("small"), scripted_endpoint("large")
-TELLING, POINTWISE = replace(PLAIN, logprobs=True), replace(PLAIN, pointwise=True)
+TELLING, POINTWISE = replace(PLAIN, has_logprobs=True), replace(PLAIN, is_pointwise=True)
 
 
 def case(number: int, label: str = "accept", /, **judges: dict[str, Any]) -> labelled.Case:
@@ -416,7 +416,7 @@ def test_criteria_one_by_one_matter_where_there_are_two_ways() -> None:
         ),  # of pairs such a model is asked about all criteria together
         ("answer-preference", False, False),
     ):
-        loaded, model = loader.find_rubric(name), replace(PLAIN, pointwise=single_tokens)
+        loaded, model = loader.find_rubric(name), replace(PLAIN, is_pointwise=single_tokens)
         how, own = {"small": "points" if single_tokens else "whole"}, loaded.rubric.prompt.sha256
         was = {"rubric": rubric_ref(loaded), "prompt_sha256": own, "questions_sha256": None}
         tiers = {"models": {"quick": "small", "deep": "small"}, "read": {"quick": how, "deep": how}}

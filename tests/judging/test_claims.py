@@ -358,7 +358,7 @@ def test_an_item_is_asked_about_with_what_introduces_it() -> None:
     claims = split_claims(
         "# Hours\n\nIt opens:\n\n- at nine\n- on weekdays\n\nIt is old.\n\n## End"
     )
-    assert [claim.words for claim in claims] == [
+    assert [claim.full_text for claim in claims] == [
         "Hours It opens: at nine",
         "Hours It opens: on weekdays",
         "It is old.",
@@ -367,9 +367,9 @@ def test_an_item_is_asked_about_with_what_introduces_it() -> None:
 
 
 def test_a_table_without_rows_is_a_claim() -> None:
-    assert [claim.words for claim in split_claims("| Revenue was 5 | x |\n|---|---|\n")] == [
+    assert [claim.full_text for claim in split_claims("| Revenue was 5 | x |\n|---|---|\n")] == [
         "Revenue was 5 | x"
     ]
-    assert [claim.words for claim in split_claims("Shops:\n\n- - -\n\nOne in Bern.")] == [
+    assert [claim.full_text for claim in split_claims("Shops:\n\n- - -\n\nOne in Bern.")] == [
         "Shops: One in Bern."
     ]

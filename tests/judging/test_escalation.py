@@ -124,7 +124,7 @@ def run(
                 margin=margins[used] if used < len(margins) else usual,
                 agreement=agreement if letter.islower() else None,
                 is_divided=letter.islower(),
-                sees_all=step.tier not in truncated,
+                sees_whole_text=step.tier not in truncated,
             )
     raise AssertionError(f"{outcomes}: the judging asks for more than {len(tiers)} tiers")
 
@@ -537,14 +537,16 @@ def test_a_decision_model_accepts_by_its_leaning_whatever_its_scores_come_to() -
         assert isinstance(end, End)
         assert (end.verdict, end.tier) == ("accept", "quick")
         assert decide({"quick": TierEvidence(outcome, leaning=-0.6)}, rules) == Ask("deep")
-        assert decide({"quick": dataclasses.replace(near, sees_all=False)}, rules) == Ask("deep")
+        assert decide({"quick": dataclasses.replace(near, sees_whole_text=False)}, rules) == Ask(
+            "deep"
+        )
 
 
 # --- Every combination of three tiers' evidence
 
 WHOLE: tuple[TierEvidence, ...] = (
     TierEvidence("accept", 1.0, leaning=0.5),
-    TierEvidence("accept", 0.1, sees_all=False),
+    TierEvidence("accept", 0.1, sees_whole_text=False),
     TierEvidence("accept", 1.0, leaning=0.1, gives_reasons=False, families=frozenset({"own"})),
     TierEvidence("improve", 0.1),
     TierEvidence("improve", 1.0, leaning=-0.1, gives_reasons=False),
@@ -558,13 +560,13 @@ WHOLE: tuple[TierEvidence, ...] = (
 
 
 def standing(*order: str, near: int, level: int = 1) -> Standing:
-    return Standing(order, near, level, leader=order[0], heard=frozenset())
+    return Standing(order, near, level, leader=order[0], heard_models=frozenset())
 
 
 RANKED: tuple[TierEvidence, ...] = (
     TierEvidence("accept", 1.0, standing=standing("A", "B", "C", near=1)),
     TierEvidence("accept", 0.1, standing=standing("B", "A", "C", near=2)),
-    TierEvidence("accept", None, sees_all=False, standing=standing("A", "B", "C", near=1)),
+    TierEvidence("accept", None, sees_whole_text=False, standing=standing("A", "B", "C", near=1)),
     TierEvidence("improve", None, standing=standing("A", "B", "C", near=3, level=2)),
     TierEvidence(
         "accept",
@@ -594,20 +596,20 @@ def rules_of(task: Task) -> list[EscalationRules]:
     choices = itertools.product(modes, CALIBRATIONS, PANELS, writers, ({}, SHARED))
     for mode, finality, tiers, deciding, models in choices:
         rules = EscalationRules(
-            confirm="accept" if mode == "strict" else "reject",
+            outcome_to_confirm="accept" if mode == "strict" else "reject",
             tiers=tiers,
             task=task,
             mode=mode,
             models=models,
-            deciding=deciding,
+            deciding_tiers=deciding,
             finality=finality,
             margin=0.5,
             needs_proof=mode == "strict" and task != "ranking",
-            explains=True,
+            needs_reasons=True,
             independence="require",
             authors={"accept": ["own"], "reject": ["other"]},
             letters=("A", "B", "C"),
-            copied=["B"],
+            copied_letters=["B"],
         )
         all_rules.append(rules)
         if tiers == ONE and finality is None:
@@ -658,7 +660,7 @@ def accepting(walk: Walk) -> list[TierEvidence]:
 def test_no_acceptance_rests_on_cut_texts_alone(task: Task) -> None:
     for walk in walks(task):
         if walk.end.verdict == "accept":
-            assert any(evidence.sees_all for evidence in accepting(walk)), walk
+            assert any(evidence.sees_whole_text for evidence in accepting(walk)), walk
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -675,7 +677,7 @@ def test_in_strict_mode_decision_models_alone_accept_as_something_promises(task:
     for walk in walks(task):
         if walk.end.verdict == "accept" and walk.rules.mode == "strict":
             tiers = {tier for tier, each in walk.heard.items() if each.outcome == "accept"}
-            is_proven = not {*tiers, walk.end.tier} <= set(walk.rules.deciding)
+            is_proven = not {*tiers, walk.end.tier} <= set(walk.rules.deciding_tiers)
             assert is_proven or walk.end.because in promises, walk
 
 
@@ -688,7 +690,7 @@ def test_an_open_end_names_no_tier_and_another_names_one_that_spoke(task: Task) 
 
 
 def asks(row: Row) -> bool:
-    return inspect.isfunction(row.come_to) and row.come_to.__name__.startswith("ask_")
+    return inspect.isfunction(row.choose_step) and row.choose_step.__name__.startswith("ask_")
 
 
 ENDING = [row for row in ESCALATION_TABLE if not asks(row)]
@@ -702,7 +704,7 @@ def test_every_row_that_ends_a_judging_does_so(row: Row) -> None:
             end: End | None = walk.end
             while end is not None:
                 ends.add(end.because)
-                end = end.overruled
+                end = end.overruled_end
     assert row.name in ends
 
 
@@ -713,7 +715,9 @@ def test_the_last_word_of_a_calibration_stands_though_no_model_gives_reasons(
 ) -> None:
     """Its improve owes reasons that no model can give, but that lets no earlier opinion through."""
     finality = finality_rules("c", last="tiebreaker")
-    rules = EscalationRules("reject", TIERS, mode="lenient", deciding=TIERS, finality=finality)
+    rules = EscalationRules(
+        "reject", TIERS, mode="lenient", deciding_tiers=TIERS, finality=finality
+    )
     heard: dict[TierName, TierEvidence] = {
         "quick": TierEvidence(quick, gives_reasons=False),
         "deep": TierEvidence(deep, gives_reasons=False),
@@ -725,7 +729,7 @@ def test_the_last_word_of_a_calibration_stands_though_no_model_gives_reasons(
 
 
 def test_a_jury_that_gives_reasons_and_is_divided_does_not_make_it_unanimous() -> None:
-    rules = EscalationRules("accept", ("quick", "deep"), deciding=["deep"])
+    rules = EscalationRules("accept", ("quick", "deep"), deciding_tiers=["deep"])
     quick = TierEvidence("improve", agreement="none", is_divided=True, models=frozenset("ab"))
     deep = TierEvidence("improve", gives_reasons=False, models=frozenset("c"))
     end = decide({"quick": quick, "deep": deep}, rules)

@@ -129,13 +129,13 @@ def test_a_file_is_read_with_its_hash(tmp_path: Path) -> None:
     path = tmp_path / "a.md"
     path.write_bytes(b"\xef\xbb\xbfHello")
     read = documents.read_file(str(path), NOTHING)
-    assert (read.text, read.total, read.path) == ("Hello", 5, str(path))
+    assert (read.text, read.total_chars, read.path) == ("Hello", 5, str(path))
     assert len(read.sha256) == 64
     path.write_text("\u200b" * 20_000 + "a")  # one visible letter is something to judge
     assert documents.read_file(str(path), NOTHING).text.endswith("a")
     path.write_text("word " * 1_000_000)  # it is cut and knows it
     read = documents.read_file(str(path), NOTHING)
-    assert (len(read.text), read.total) == (CONTEXT_CHARS, 5_000_000)
+    assert (len(read.text), read.total_chars) == (CONTEXT_CHARS, 5_000_000)
     assert documents.read_file("-", io.BytesIO(b"Hello")).text == "Hello"
     with pytest.raises(InputError, match=r"^standard input: empty"):
         documents.read_file("-", NOTHING)

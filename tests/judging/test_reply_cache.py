@@ -114,7 +114,7 @@ class _OneReply:
         self.text = ""
 
     def read_reply(self, _: str) -> reply_cache.StoredText:
-        return reply_cache.StoredText(self.text, age=1.0)
+        return reply_cache.StoredText(self.text, age_seconds=1.0)
 
     def write_reply(self, _: str, text: str) -> None:
         self.text = text

@@ -59,7 +59,11 @@ def test_each_kpi_by_hand() -> None:
     unclear = [*several("escalate", 1, rounds=[round_of("accept")]), *several("undetermined", 1)]
     labels = [*labelled(go, ["go", "go", "no-go", "unsure"]), *labelled(nogo, ["no-go", "go"])]
     found = measured(*go, *nogo, *unclear, *labels)
-    values = {name: (each.hits, each.total) for name, each in found.items() if name != "latency"}
+    values = {
+        name: (each.hit_count, each.sample_size)
+        for name, each in found.items()
+        if name != "latency"
+    }
     assert values == {
         "false_positive_rate": (0, 5),
         "false_negative_rate": (0, 5),
@@ -69,7 +73,7 @@ def test_each_kpi_by_hand() -> None:
         "undetermined": (2, 20),
         "availability": (19, 20),
     }
-    assert (found["latency"].value, found["latency"].total) == (1.2, 20)
+    assert (found["latency"].value, found["latency"].sample_size) == (1.2, 20)
 
 
 def test_a_label_of_a_verdict_that_was_used_again_counts_for_the_first() -> None:
@@ -84,7 +88,7 @@ def test_a_label_of_a_verdict_that_was_used_again_counts_for_the_first() -> None
     assert [line.id for line in evidence.verdicts] == ["a"]
     assert evidence.labels["a"] == "go"
     (wrong, _) = kpi.measure_reliance(evidence)
-    assert (wrong.hits, wrong.total) == (1, 1)
+    assert (wrong.hit_count, wrong.sample_size) == (1, 1)
     taken_back = [label(verdict_line, "go"), label(again, "withdrawn", after=60)]
     assert kpi.collect_evidence([verdict_line, again, *taken_back]).labels["a"] == "withdrawn"
 
@@ -137,14 +141,17 @@ NOGO = [*several("reject", 20, days=3), *several("improve", 18, days=2)]
 
 def test_so_many_labels_more_as_a_line_asks_for_settle_it() -> None:
     found = kpi.assess_readiness([*GO, *NOGO], None, NOW)
-    (line,) = [each for each in found.missing if "false-negative" in each]
-    assert f"label {found.labels['GO']} more GO verdicts and 9 more NO-GO verdicts" in line
+    (line,) = [each for each in found.unmet_needs if "false-negative" in each]
+    assert (
+        f"label {found.missing_labels_by_word['GO']} more GO verdicts and 9 more NO-GO verdicts"
+        in line
+    )
     said = [
-        *labelled(GO, ["go"] * found.labels["GO"]),
-        *labelled(NOGO, ["no-go"] * found.labels["NO-GO"]),
+        *labelled(GO, ["go"] * found.missing_labels_by_word["GO"]),
+        *labelled(NOGO, ["no-go"] * found.missing_labels_by_word["NO-GO"]),
     ]
-    assert kpi.assess_readiness([*GO, *NOGO, *said], None, NOW).missing == []
-    assert kpi.assess_readiness([*GO, *NOGO, *said[8:]], None, NOW).missing != []
+    assert kpi.assess_readiness([*GO, *NOGO, *said], None, NOW).unmet_needs == []
+    assert kpi.assess_readiness([*GO, *NOGO, *said[8:]], None, NOW).unmet_needs != []
 
 
 BAD_NOGO = several("reject", 30, days=4)
@@ -245,12 +252,12 @@ def test_the_estimate_is_scaled_to_the_strata() -> None:
     strata = [Stratum("GO", 400, 40, 38), Stratum("NO-GO", 80, 80, 8)]
     assert rates.estimate_rate(strata, "GO", "bad").estimate == pytest.approx(20 / (20 + 72))
     assert rates.estimate_rate(strata, "NO-GO", "good").estimate == pytest.approx(8 / (8 + 380))
-    assert rates.estimate_rate(strata, "GO", "bad").labels == 120
+    assert rates.estimate_rate(strata, "GO", "bad").label_count == 120
     # Of 60 NO-GO people overrode 6, no sample; of a sample of 30 others all are right. The rate is that of 6.
     strata = [
         Stratum("GO", 300, 100, 100),
         Stratum("NO-GO", 54, 30, 0),
-        Stratum("NO-GO", 6, 6, 6, decided=True),
+        Stratum("NO-GO", 6, 6, 6, is_overridden=True),
     ]
     assert rates.estimate_rate(strata, "NO-GO", "good").estimate == pytest.approx(6 / 306)
     pooled = [strata[0], Stratum("NO-GO", 60, 36, 6)]
@@ -270,8 +277,14 @@ def test_the_labels_that_are_wanted_settle_it() -> None:
         more, settled = rates.count_wanted_labels(given, "GO", "bad", 0.05), list[Stratum]()
         assert more is not None
         for each in given:
-            count = each.labels + more.get(each.word, 0)
-            settled.append(replace(each, labels=count, good=round(each.good / each.labels * count)))
+            count = each.label_count + more.get(each.word, 0)
+            settled.append(
+                replace(
+                    each,
+                    label_count=count,
+                    good_count=round(each.good_count / each.label_count * count),
+                )
+            )
         rate = rates.estimate_rate(settled, "GO", "bad")
         assert rate.interval is not None
         assert rate.estimate is not None

@@ -179,20 +179,20 @@ def test_what_was_mended_or_overridden_is_settled_and_what_is_one_thing() -> Non
         override(task_id=verdict(path="c.md").task_id),
     ]
     found = triage_records([*mended, *again, *decided])
-    assert [verdict_line.subjects[0].path for verdict_line in found.nogo] == ["b.md"]
-    assert (found.unclear, found.settled, len(found.overrides)) == ([], 2, 1)
+    assert [verdict_line.subjects[0].path for verdict_line in found.nogo_verdicts] == ["b.md"]
+    assert (found.unclear_verdicts, found.settled_count, len(found.overrides)) == ([], 2, 1)
     assert (
         len(
             triage_records(
                 [verdict("reject", project="one"), verdict(name="x", project="two")]
-            ).nogo
+            ).nogo_verdicts
         )
         == 1
     )
-    assert len(triage_records([verdict("reject"), override(terminal=False)]).nogo) == 1
+    assert len(triage_records([verdict("reject"), override(terminal=False)]).nogo_verdicts) == 1
     tasks = [verdict("reject", task_id=f"me@{place}") for place in ("home", "work")]
     assert (
-        len(triage_records(tasks).nogo) == 2
+        len(triage_records(tasks).nogo_verdicts) == 2
     )  # no hash stands behind the sign: these are two tasks
     lines = [verdict("undetermined", path=f"{number}.md") for number in range(5)]
     other = verdict("undetermined", path="x.md", rounds=[round_of(None, model="big")])
@@ -360,9 +360,9 @@ def test_importing_twice_adds_nothing(ledger: Ledger, tmp_path: Path) -> None:
     many = [PUSH | {"commit": f"{number:07x}"} for number in range(1201)]
     source = write(tmp_path / "2026-02-10.jsonl", PUSH, TASK, PUSH, *many)
     first = importing.import_lines(ledger, [source])
-    assert (first.added, first.known, first.damaged) == (1203, 1, [])
+    assert (first.added_count, first.known_count, first.damaged) == (1203, 1, [])
     again = importing.import_lines(ledger, [source, tmp_path / "2026-02-10.jsonl"])
-    assert (again.added, again.known) == (0, 1204)
+    assert (again.added_count, again.known_count) == (0, 1204)
     assert [path.name for path in store.list_files([ledger.folder])] == [
         "2026-02-10.jsonl",
         "2026-02-11.jsonl",
@@ -417,8 +417,8 @@ def test_damaged_lines_are_reported_and_the_rest_is_brought(ledger: Ledger, tmp_
     good = [PUSH | {"commit": f"{number:07x}"} for number in range(600)]
     source = write(tmp_path / "x.jsonl", *good[:550], *(line for line, _ in DAMAGE), *good[550:])
     done = importing.import_lines(ledger, [source])
-    assert done.added == 600
-    assert [damage.line for damage in done.damaged] == list(range(551, 551 + len(DAMAGE)))
+    assert done.added_count == 600
+    assert [damage.line_number for damage in done.damaged] == list(range(551, 551 + len(DAMAGE)))
     for damage, (_, told) in zip(done.damaged, DAMAGE, strict=True):
         assert told in damage.why
         assert len(damage.why) < 200
@@ -433,7 +433,7 @@ def test_lines_of_another_ledger_are_brought_with_their_labels(
     other = Ledger(tmp_path / "other", "other-0123456789ab")
     line = verdict(name="a")
     other.add(line, label(line, "go"))
-    assert [importing.import_lines(ledger, [other.folder]).added for _ in range(2)] == [2, 0]
+    assert [importing.import_lines(ledger, [other.folder]).added_count for _ in range(2)] == [2, 0]
     assert {record.project for record in ledger.records()} == {"own-0123456789ab"}
     (other.folder / "a.jsonl").mkdir()
     assert [

@@ -204,7 +204,7 @@ def test_only_damaged_lines_are_not_read(ledger: Ledger, monkeypatch: pytest.Mon
     path.write_bytes(b"\n".join(lines))
     ids, said = read(ledger)
     assert ids == ["first", "third", "last"]
-    assert [damage.line for damage in said] == [3, 4, 5, 6, 7, 8, 10, 11]
+    assert [damage.line_number for damage in said] == [3, 4, 5, 6, 7, 8, 10, 11]
     assert str(said[0]).startswith(f"{path}:3: not JSON")
     assert str(said[0]).endswith("; this line is skipped")
     assert "(judgekit/verdict@9)" in said[4].why

@@ -124,11 +124,11 @@ def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
         text, "m-2026", call_usage(10, 2, 0.001), logprobs=({"yes": -0.1, "no": -2.0},)
     )
     lost = GatewayError(FailureKind.OVERLOADED, "busy")
-    endpoint = replace(custom("http://127.0.0.1:1/v1"), family="meta", pointwise=True)
+    endpoint = replace(custom("http://127.0.0.1:1/v1"), family="meta", is_pointwise=True)
     file, failed = tmp_path / "new" / "recording.jsonl", tmp_path / "failed.jsonl"
     assert ask(Recorder(Always(recorded), file), endpoint, request()) == recorded
     there = replay.load_recorded_models(file)["quick"][0]
-    assert (there.model, there.family, there.pointwise) == ("custom/stand-in", "meta", True)
+    assert (there.model, there.family, there.is_pointwise) == ("custom/stand-in", "meta", True)
     assert ask(ReplayGateway(), there, request()) == recorded
     failure(Recorder(Always(lost), failed), endpoint, request())
     there = replay.load_recorded_models(failed)["quick"][0]

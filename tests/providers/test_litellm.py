@@ -234,7 +234,7 @@ def test_a_provider_that_gives_probabilities_is_asked_for_them_and_no_other() ->
         environ = azure if provider == "azure" else {keys.get(provider, "NONE"): KEY}
         with Loopback(says(TEXT, logprobs=BESIDE)) as server:
             found = endpoint(registry.find(provider), model, environ, base=server.base)
-            assert found.logprobs, name
+            assert found.has_logprobs, name
             reply = ask(LitellmGateway(), found, request(schema=SCHEMA, top=8))
         body = server.requests[0].body
         assert (body["logprobs"], body["top_logprobs"]) == (True, 8)
@@ -246,15 +246,19 @@ def test_a_provider_that_gives_probabilities_is_asked_for_them_and_no_other() ->
         "anthropic/claude-haiku-5-5",
     ):
         provider, _, model = name.partition("/")
-        assert not endpoint(registry.find(provider), model, {}).logprobs, name
+        assert not endpoint(registry.find(provider), model, {}).has_logprobs, name
     profile = registry.find(
         "openai-compatible"
     )  # a profile says it of all its models or by their names
     tables: list[bool | dict[str, bool]] = [True, {"a": True, "a-thinks": False}]
     whole, some = (profile.model_copy(update={"logprobs": table}) for table in tables)
-    assert endpoint(whole, "custom/x", {}).logprobs
+    assert endpoint(whole, "custom/x", {}).has_logprobs
     names = ("a-1", "a-thinks-1", "b")
-    assert [endpoint(some, f"custom/{name}", {}).logprobs for name in names] == [True, False, False]
+    assert [endpoint(some, f"custom/{name}", {}).has_logprobs for name in names] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_model_that_refuses_to_tell_is_asked_without_and_that_is_remembered() -> None:

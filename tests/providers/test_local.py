@@ -273,7 +273,7 @@ def test_every_server_has_a_key_of_its_own_and_the_missing_extra_is_named(
     one, two = LocalServer(tmp_path / "x.gguf"), LocalServer(tmp_path / "x.gguf")
     assert one.api_key != two.api_key
     assert len(one.api_key) >= 32
-    assert (one.model, one.alive) == ("x", False)
+    assert (one.model, one.is_alive) == ("x", False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(GatewayError, match=r"pip install.*\[local\]"):
         one.launch()
@@ -297,7 +297,7 @@ def test_it_answers_those_who_know_the_key_and_ends_with_the_block(smollm2: Path
     with serving(smollm2) as server:
         url = server.base_url
         assert urlsplit(url).hostname == "127.0.0.1"
-        assert server.alive
+        assert server.is_alive
         answer = post(server, server.api_key)
         assert answer["model"] == server.model == smollm2.stem
         assert answer["usage"]["completion_tokens"] == 2
@@ -306,7 +306,7 @@ def test_it_answers_those_who_know_the_key_and_ends_with_the_block(smollm2: Path
         assert server._process is not None
         table = Path(f"/proc/{server._process.pid}/cmdline")
         assert not table.exists() or server.api_key not in table.read_text()
-    assert not server.alive
+    assert not server.is_alive
     assert not listens(url)
     assert stat.S_IMODE(local._log_path().stat().st_mode) == 0o600
 
@@ -338,7 +338,7 @@ def test_it_dies_with_its_parent(smollm2: Path, parent: str) -> None:
 
 def endpoint(model: str | Path, provider: str = "local") -> Endpoint:
     profile = registry.find(provider)
-    return Endpoint(profile, f"local/{model}", "qwen", "json_schema", pointwise=True)
+    return Endpoint(profile, f"local/{model}", "qwen", "json_schema", is_pointwise=True)
 
 
 def request(schema: dict[str, Any] | None = None, top: int = 0, seconds: float = 120.0) -> Request:

@@ -271,9 +271,9 @@ CHOSEN: list[tuple[PanelRequest, Mapping[str, str], str, str]] = [
     (PanelRequest(), OPENAI | ANTHROPIC, "anthropic", HAIKU),
     (PanelRequest(), OPENAI | {"ANTHROPIC_API_KEY": "  "}, "openai", LUNA),
     # Order and allow are the user's.
-    (PanelRequest(order=["groq", "openai"]), THREE, "groq", "groq/qwen/qwen3.8-27b"),
+    (PanelRequest(provider_order=["groq", "openai"]), THREE, "groq", "groq/qwen/qwen3.8-27b"),
     (
-        PanelRequest(allow=["openai", "groq"], order=["groq"]),
+        PanelRequest(allowed_providers=["openai", "groq"], provider_order=["groq"]),
         THREE,
         "groq",
         "groq/qwen/qwen3.8-27b",
@@ -317,17 +317,17 @@ NOBODY = "no allowed provider"
 NOT_CHOSEN: list[tuple[PanelRequest, Mapping[str, str], str]] = [
     (PanelRequest(), {"ANTHROPIC_API_KEY": ""}, "judgekit provider list"),
     (PanelRequest(), AWS, "judgekit provider list"),
-    (PanelRequest(allow=["xai"]), THREE, "xai"),
+    (PanelRequest(allowed_providers=["xai"]), THREE, "xai"),
     (PanelRequest({"quick": "openai/gpt-4.1"}), {}, "set OPENAI_API_KEY"),
-    (PanelRequest({"quick": "openai/gpt-4.1"}, allow=["anthropic"]), OPENAI, NOBODY),
+    (PanelRequest({"quick": "openai/gpt-4.1"}, allowed_providers=["anthropic"]), OPENAI, NOBODY),
     (PanelRequest({"quick": "claude-code/x"}), {"PATH": "/bin"}, NOBODY),
     (
-        PanelRequest({"quick": "claude-code/x"}, allow=["claude-code"]),
+        PanelRequest({"quick": "claude-code/x"}, allowed_providers=["claude-code"]),
         {"PATH": "/bin"},
         "no command claude",
     ),
     (
-        PanelRequest({"quick": "claude-code/x"}, listed_only=frozenset({"quick"})),
+        PanelRequest({"quick": "claude-code/x"}, project_named_tiers=frozenset({"quick"})),
         {"PATH": "/bin"},
         NOBODY,
     ),
@@ -357,31 +357,34 @@ def test_without_models_there_is_no_panel_but_a_reason(
 def test_general_credentials_count_when_the_user_asks_for_the_provider_and_not_for_a_project() -> (
     None
 ):
-    panel = resolve(PanelRequest(allow=["bedrock"]), AWS)
+    panel = resolve(PanelRequest(allowed_providers=["bedrock"]), AWS)
     assert panel.provider == "bedrock"
     assert one(panel).parameters["aws_region_name"] == "eu-west-1"
     assert one(panel).api_key is None
     named = resolve(PanelRequest({"quick": NOVA}), AWS)
     assert (one(named).model, one(named).family) == (NOVA, "amazon")
-    listed = PanelRequest({"quick": NOVA}, listed_only=frozenset({"quick"}))
+    listed = PanelRequest({"quick": NOVA}, project_named_tiers=frozenset({"quick"}))
     refused = resolve(listed, AWS)
     assert refused.endpoints == {}
     assert "add bedrock to providers.allow in your own configuration" in refused.reason
     assert "\n" not in refused.reason
-    allowed = resolve(replace(listed, allow=["bedrock"]), AWS)
+    allowed = resolve(replace(listed, allowed_providers=["bedrock"]), AWS)
     assert one(allowed).parameters["aws_region_name"] == "eu-west-1"
     keyed = resolve(listed, {**AWS, "AWS_BEARER_TOKEN_BEDROCK": KEY})
     assert (one(keyed).api_key, keyed.reason) == (KEY, "named by the project")
     # A project that names one tier takes nothing from the user's own.
     both: dict[TierName, str | None] = {"quick": "openai/gpt-4.1", "deep": NOVA}
     assert (
-        resolve(PanelRequest(both, listed_only=frozenset({"deep"})), AWS | OPENAI).endpoints == {}
+        resolve(PanelRequest(both, project_named_tiers=frozenset({"deep"})), AWS | OPENAI).endpoints
+        == {}
     )
-    panel = resolve(PanelRequest(both, listed_only=frozenset({"quick"})), AWS | OPENAI)
+    panel = resolve(PanelRequest(both, project_named_tiers=frozenset({"quick"})), AWS | OPENAI)
     assert (models(panel)["deep"], panel.reason) == (NOVA, "named by the user")
     # Nor does it hide a model of the environment.
     environ = {**AWS, "JUDGEKIT_MODEL": NOVA}
-    assert resolve(PanelRequest(listed_only=frozenset(TIERS)), environ).provider == "bedrock"
+    assert (
+        resolve(PanelRequest(project_named_tiers=frozenset(TIERS)), environ).provider == "bedrock"
+    )
 
 
 def test_an_address_of_ones_own_gets_no_other_key_and_may_have_a_model_a_tier() -> None:
@@ -427,11 +430,15 @@ def test_a_local_server_comes_after_keys_and_the_embedded_model_after_it(
     servers["http://127.0.0.1:11434/v1"] = []
     environ = {"JUDGEKIT_LOCAL_MODEL": "/models/Qwen2.5.gguf"}
     assert resolve(PanelRequest(), environ).provider == "lm-studio"
-    assert resolve(PanelRequest(allow=["ollama"]), {}).endpoints == {}
+    assert resolve(PanelRequest(allowed_providers=["ollama"]), {}).endpoints == {}
     servers.clear()
     monkeypatch.setattr(module, "importable", lambda name: True)
     panel = resolve(PanelRequest(), environ)
-    assert (panel.provider, one(panel).pointwise, one(panel).family) == ("local", True, "alibaba")
+    assert (panel.provider, one(panel).is_pointwise, one(panel).family) == (
+        "local",
+        True,
+        "alibaba",
+    )
     assert one(panel).model == "local//models/Qwen2.5.gguf"
     monkeypatch.setattr(module, "importable", lambda name: False)
     assert resolve(PanelRequest(), environ).endpoints == {}
@@ -452,14 +459,17 @@ def signed_in(tmp_path: Path) -> dict[str, str]:
 
 def test_a_command_is_last_and_only_if_the_user_allows_it(signed_in: dict[str, str]) -> None:
     assert resolve(PanelRequest(), signed_in).endpoints == {}
-    panel = resolve(PanelRequest(allow=["claude-code", "openai"]), signed_in)
+    panel = resolve(PanelRequest(allowed_providers=["claude-code", "openai"]), signed_in)
     assert (panel.provider, models(panel)["quick"]) == ("claude-code", "claude-haiku-5-5")
     assert "GITHUB_TOKEN" not in one(panel).parameters
     assert one(panel).parameters["CLAUDE_CODE_OAUTH_TOKEN"] == "t"
     with_key = {**signed_in, "OPENAI_API_KEY": KEY}
-    assert resolve(PanelRequest(allow=["claude-code", "openai"]), with_key).provider == "openai"
+    assert (
+        resolve(PanelRequest(allowed_providers=["claude-code", "openai"]), with_key).provider
+        == "openai"
+    )
     within = {**signed_in, "JUDGEKIT_INSIDE": "1"}  # it does not run itself
-    assert resolve(PanelRequest(allow=["claude-code"]), within).endpoints == {}
+    assert resolve(PanelRequest(allowed_providers=["claude-code"]), within).endpoints == {}
 
 
 def test_tiers_without_a_model_take_the_nearest_deeper_one(signed_in: dict[str, str]) -> None:

@@ -300,7 +300,7 @@ def test_the_detector_is_imported_when_something_is_redacted() -> None:
 KINDS = ("aws", "anthropic", "github fine-grained", "slack bot", "json web token")
 SECRETS = tuple(secret_texts.form(kind, 7) for kind in KINDS)
 PANELS: list[PanelModels] = [
-    {tier: replace(endpoint, pointwise=pointwise) for tier, endpoint in three_models().items()}
+    {tier: replace(endpoint, is_pointwise=pointwise) for tier, endpoint in three_models().items()}
     for pointwise in (False, True)
 ]
 
@@ -400,7 +400,7 @@ def test_models_are_shown_paths_without_secrets(panel: PanelModels) -> None:
 
 def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
     whole = sent(file("a.md", f"{SECRETS[1]} is all"))
-    assert len(whole.text) == whole.total
+    assert len(whole.text) == whole.total_chars
     assert whole.sha256 == file("a.md", f"{SECRETS[1]} is all").sha256
     subject = document(
         (file(f"{SECRETS[0]}.md", SECRETS[3]), file("b.md", "none")),
@@ -412,7 +412,7 @@ def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
     assert outgoing.redact_document(clean) == (clean, 1), "its path stays as it is"
     cut = sent(file("a.md", f"{SECRETS[1]} is the beg", total=5_000))
     assert cut.text == "[redacted: Anthropic key] is the "
-    assert cut.total > len(cut.text)
+    assert cut.total_chars > len(cut.text)
 
 
 def test_a_file_that_was_cut_within_a_secret_shows_no_half_of_it() -> None:

@@ -223,7 +223,7 @@ def test_however_a_text_is_cut_into_tokens_only_its_own_number_counts(
 
 DOCUMENT = document((file("docs/a.md", "Some text.", sha256="ab" * 32),), "docs/a.md@abab")
 GOOD = scores(4, 4, 4)
-TELLING = dataclasses.replace(scripted_endpoint("m"), logprobs=True)
+TELLING = dataclasses.replace(scripted_endpoint("m"), has_logprobs=True)
 
 
 def judge(gateway: Gateway, endpoint: Endpoint, **options: Any) -> Verdict:  # noqa: ANN401 - passed on

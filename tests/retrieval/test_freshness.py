@@ -207,12 +207,12 @@ def check_at_once(world: World) -> None:
         shown = [path for path, row in seen.items() if row[5]]
         index.recheck(found, shown)
         index.recheck(found, shown)
-        assert found.outdated == set()
+        assert found.outdated_paths == set()
         seen = rows(found)
         assert {path: seen.get(path) for path in shown} == {
             path: expected.get(path) for path in shown
         }
-        assert found.size == sum(row[5] for row in seen.values())
+        assert found.entry_count == sum(row[5] for row in seen.values())
         own = world.root / OWN[world.kind]
         if own.exists() and own.name in expected:
             assert seen[own.name] == expected[own.name]
@@ -232,7 +232,7 @@ def check_after_a_lap(world: World) -> None:
         ]
         assert terms[0] == terms[1]
         assert sorted(found.notes()) == sorted(whole.notes())
-        assert found.size == whole.size
+        assert found.entry_count == whole.entry_count
         world.edited.clear()
 
 

@@ -251,12 +251,12 @@ def test_another_writer_is_passed_by(store: MemoryStore, monkeypatch: pytest.Mon
         writer.execute("BEGIN IMMEDIATE")
         found = opened(store)
         assert index.recheck(found, [JWT]) is False
-        assert found.outdated == {JWT}
+        assert found.outdated_paths == {JWT}
         assert search(store) == []
         writer.rollback()
     for changed, outdated in ((True, {JWT}), (False, set[str]())):
         assert index.recheck(found, [JWT]) is changed
-        assert found.outdated == outdated
+        assert found.outdated_paths == outdated
     found.close()
     assert search(store) == ["second"]
 
@@ -325,13 +325,13 @@ def test_reading_is_taken_up(
     store.fill(40).write_index()
     os.utime(store.root / JWT, (2e9, 2e9))  # the newest is read first
     first = opened(store, patience=0)
-    assert first.pending == 25
+    assert first.pending_count == 25
     assert JWT in read
     assert first.notes()[0].endswith("25 files not read yet; the next query continues")
     first.close()
     assert index.refresh_file(str(store.root / JWT), PROFILES) == []
     second = opened(store)
-    assert (second.pending, second.size) == (0, 41)
+    assert (second.pending_count, second.entry_count) == (0, 41)
     second.close()
     assert len(read) == len(set(read)) == 41
     assert index.refresh_file(str(store.root / JWT), PROFILES) == [str(store.root.resolve())]
@@ -413,7 +413,7 @@ def test_what_a_killed_process_has_read_is_not_read_again(
     assert (process.returncode, error) == (-signal.SIGKILL, b"")
     path = database()
     found = opened(store)
-    assert (found.pending, found.size) == (0, 61)
+    assert (found.pending_count, found.entry_count) == (0, 61)
     found.close()
     assert len(read) == 61 - 24
     assert database() == path

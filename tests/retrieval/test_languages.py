@@ -62,7 +62,7 @@ def find(folder: Path, query: str, **options: Any) -> list[Candidate]:  # noqa: 
 
 
 def found(folder: Path, query: str, **options: Any) -> list[str]:  # noqa: ANN401 - as search takes them
-    return [candidate.place for candidate in find(folder, query, **options)]
+    return [candidate.relative_path for candidate in find(folder, query, **options)]
 
 
 CHINESE = "# 部署说明\n\n服务器SSH端口是2222，不要使用默认端口。数据库的备份每天凌晨三点运行。\n"
@@ -232,7 +232,7 @@ def test_a_title_that_is_the_query_comes_first_in_a_language_without_stop_words(
 ) -> None:
     folder = write_notes(tmp_path, TURKISH)
     hits = find(folder, "Yedek nasıl alınır")
-    assert hits[0].place == "yedek.md"
+    assert hits[0].relative_path == "yedek.md"
     assert hits[0].confidence == max(hit.confidence for hit in hits)
 
 
@@ -241,7 +241,7 @@ def test_a_long_page_whose_title_is_the_query_comes_first(tmp_path: Path) -> Non
     notes = {f"{number}.md": f"# Day {number}\n\nBuild it from the source." for number in range(3)}
     folder = write_notes(tmp_path, notes | {"build.md": f"# Build from source\n\n{long}"})
     hits = find(folder, "Build from source")
-    assert hits[0].place == "build.md"
+    assert hits[0].relative_path == "build.md"
 
 
 def test_a_new_language_is_a_file(tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_the_new_index_grows_with_each_prompt(earlier: MemoryStore) -> None:
     pending = []
     for _ in range(3):
         with closing(opened(earlier, patience=0)) as index:
-            pending.append(index.pending)
+            pending.append(index.pending_count)
     assert pending == sorted(pending, reverse=True)
     assert pending[-1] < pending[0]
 

@@ -69,7 +69,7 @@ class Oracle:
             else:
                 having += min(self.entries[stem] for stem in phrase.split())
         background, size = PROFILE.background, len(self.rows)
-        expected = background["documents"] * background["common" if term.common else "plain"]
+        expected = background["documents"] * background["common" if term.is_common else "plain"]
         smoothed = min(having, size) + expected
         return log(1 + (size + background["documents"] - smoothed + 0.5) / (smoothed + 0.5))
 
@@ -182,9 +182,9 @@ def test_a_frequent_word_beside_a_rare_one_is_left_to_the_scoring(
     documents.insert(0, document("both", "jwt", "pancake"))
     hits = match(documents, "jwt pancake", quick=quick)
     assert names(hits)[0] == "both"
-    assert hits[0].matched == {0, 1}
+    assert hits[0].matched_terms == {0, 1}
     assert len(confidence.unfold_alike(hits)) == (bm25.QUICK_POOL if quick else bm25.POOL)
-    assert all(0 in hit.matched for hit in hits), (
+    assert all(0 in hit.matched_terms for hit in hits), (
         "nothing was looked for by the frequent word alone"
     )
     pancakes = confidence.unfold_alike(match(fillers(250), "pancake", quick=quick))
@@ -213,7 +213,7 @@ def test_by_keyword_titles_and_tags_are_searched(store: MemoryStore, isolated: P
         ranked = api.search(
             text, [".claude/memory"], project=str(store.project), limit=9, scorer="keyword"
         )
-        assert ranked.fallback is None
+        assert ranked.fallback_reason is None
         return [(candidate.id, candidate.confidence_label) for candidate in ranked.candidates]
 
     store.fill(12)
@@ -247,9 +247,9 @@ def hit(
     found = Candidate(
         text, text, category, tags=(), updated=updated, root="/r", place=text, kind="claude-memory"
     )
-    found.text, found.length, found.score, found.bm25 = text, len(words), score, score
-    found.matched = {number for number, word in enumerate(QUERY) if word in words}
-    found.titled = {number for number, word in enumerate(QUERY) if word in words[:titled]}
+    found.text, found.stem_count, found.score, found.bm25 = text, len(words), score, score
+    found.matched_terms = {number for number, word in enumerate(QUERY) if word in words}
+    found.title_terms = {number for number, word in enumerate(QUERY) if word in words[:titled]}
     return found
 
 
@@ -272,7 +272,7 @@ def test_the_odds_are_those_of_bayes_and_evidence_is_rarity() -> None:
         (LONG_BODY_WORDS * 1_000_000, 0),
     ):
         long = hit("jwt refresh", 1)
-        long.length = length
+        long.stem_count = length
         assert rated(long, documents=1)[0]["odds"] == pytest.approx(title + own - log(imagined)), (
             length
         )
@@ -282,14 +282,14 @@ def test_a_confidence_grows_with_the_evidence_and_its_label_begins_at_its_thresh
     found = []
     for rarity in range(200):
         one, other = hit("refresh jwt", 2), hit("token")
-        other.damaged = True
+        other.is_damaged = True
         rated(one, other, rarity=rarity / 10)
         assert one.features["coverage"] == (0.5 if rarity else 0)
         for each in (one, other):
             labels = [
                 name for name in ("high", "medium") if each.confidence >= PROFILE.labels[name]
             ]
-            assert each.confidence_label == [*labels, "low"][0] or each.damaged
+            assert each.confidence_label == [*labels, "low"][0] or each.is_damaged
             assert each.worth_mentioning == (each.confidence >= PROFILE.labels["mention"])
         assert other.confidence_label != "high"
         assert other.confidence <= PROFILE.labels["medium"]

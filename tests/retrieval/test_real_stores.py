@@ -185,7 +185,7 @@ def test_a_second_header_counts_and_other_names_find_a_note(tmp_path: Path) -> N
     assert found.body.strip() == "Three tries."
     [candidate] = find("what are dead letters?", tmp_path).candidates
     assert (candidate.title, candidate.tags) == ("Retry policy", ("retries",))
-    assert candidate.titled
+    assert candidate.title_terms
     for text in (
         "---\ntitle: T\n---\n---\n\nA text below a line.\n\n---\n\nNote: more",
         "---\ntitle: T\n---\n\n---\nNote that this is: a sentence\n---\n",
@@ -237,8 +237,8 @@ def test_the_end_of_a_long_log_is_found_and_what_is_left_out_is_said(tmp_path: P
     )
     for query in ("Kafka NATS", "quagga"):
         ranked = find(query, tmp_path)
-        assert [candidate.place for candidate in ranked.candidates] == ["log.md"], query
-        assert not ranked.candidates[0].damaged
+        assert [candidate.relative_path for candidate in ranked.candidates] == ["log.md"], query
+        assert not ranked.candidates[0].is_damaged
         [line] = ranked.notes
         assert line.startswith(
             f"log.md: only 200,000 of its {path.stat().st_size:,} bytes are searched"

@@ -53,7 +53,7 @@ def test_the_memory_that_answers_is_high_in_stores_of_any_size(
     ranked = search(store)
     assert (ranked.candidates[0].id, ranked.candidates[0].confidence_label) == ("jwt", "high")
     assert [candidate.confidence_label for candidate in ranked.candidates[1:]].count("high") == 0
-    assert (ranked.notes, ranked.fallback) == ([], None)
+    assert (ranked.notes, ranked.fallback_reason) == ([], None)
     for text in (
         "Write a haiku about the sea",
         "What is the weather in Paris?",
@@ -235,11 +235,11 @@ def test_a_projects_profile_is_used_and_the_store_is_left_untouched(store: Memor
 @pytest.mark.parametrize("scorer", ["fts5", "keyword"])
 def test_a_damaged_record_is_never_high(store: MemoryStore, scorer: str) -> None:
     (candidate,) = search(store, scorer=scorer).candidates
-    assert (candidate.damaged, candidate.confidence_label) == (False, "high")
+    assert (candidate.is_damaged, candidate.confidence_label) == (False, "high")
     damaged = Path(candidate.file).rename(store.root / "decisions" / "jwt-token-refresh-flow.json")
     damaged.write_bytes(b"{")
     (candidate,) = search(store, scorer=scorer).candidates
-    found = (candidate.damaged, candidate.confidence_label, candidate.worth_mentioning)
+    found = (candidate.is_damaged, candidate.confidence_label, candidate.worth_mentioning)
     assert found == (True, "medium", True)
 
 
@@ -263,10 +263,10 @@ def test_a_passage_is_text_as_it_was_written_from_nowhere_outside_the_store(tmp_
     assert api.list_passages("", found)[0][0].startswith(
         "Access tokens"
     )  # without terms the beginning
-    (tmp_path / "outside.json").write_bytes((store.root / found[0].place).read_bytes())
+    (tmp_path / "outside.json").write_bytes((store.root / found[0].relative_path).read_bytes())
     (store.root / "decisions" / "link.json").symlink_to(tmp_path / "outside.json")
     out = ("../../../outside.json", "decisions/../../../../outside.json")
-    for found[0].place in (*out, "decisions/link.json", "decisions/gone.json"):
+    for found[0].relative_path in (*out, "decisions/link.json", "decisions/gone.json"):
         assert api.list_passages(query, found[:1]) == [("", "")]
 
 
@@ -347,7 +347,7 @@ def test_all_is_listed_anew_after_some_queries(
     sizes = []
     for _ in range(index.QUERIES_PER_LAP + 1):
         found = opened(store)
-        sizes.append(found.size)
+        sizes.append(found.entry_count)
         found.close()
     assert (sizes[0], sizes[-1]) == (1, 2)
 
@@ -365,7 +365,7 @@ def test_a_tree_of_many_folders_is_looked_at_in_turn(
             path.write_text("# A")
         found = opened(tmp_path)
         found.close()
-        return found.size
+        return found.entry_count
 
     assert size_with("a.md", range(10)) == 10
     assert max(size_with("b.md", range(0 if turn else 10)) for turn in range(11 // 4 + 1)) == 20

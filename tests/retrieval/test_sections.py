@@ -164,7 +164,7 @@ def test_hostile_texts_are_cut_in_linear_time(text: str) -> None:
 def test_a_hit_names_its_section_and_the_line_of_the_file(notes: Path) -> None:
     [hit] = find(notes, "how do we put the previous image back")
     assert hit.sections[0].heading == "Deploying > Rolling back"
-    line = HANDBOOK.split("\n")[hit.sections[0].line - 1]
+    line = HANDBOOK.split("\n")[hit.sections[0].line_number - 1]
     assert line == "### Rolling back"
 
 
@@ -177,7 +177,7 @@ def test_a_passage_is_of_that_section(notes: Path) -> None:
 def test_a_window_of_a_talk_names_its_date_and_line(notes: Path) -> None:
     [hit] = find(notes, "who bought a telescope")
     assert hit.sections[0].heading == "Date: 8 May 2023"
-    window = TALK.split("\n")[hit.sections[0].line - 1 :][:3]
+    window = TALK.split("\n")[hit.sections[0].line_number - 1 :][:3]
     assert any("telescope" in line for line in window)
 
 
@@ -197,7 +197,7 @@ def test_a_second_section_that_is_nearly_as_good_is_named(notes: Path) -> None:
 def test_a_file_counts_once_however_many_sections_match(notes: Path) -> None:
     parts = "\n".join(f"## Part {number}\n\nThe yellow key.\n" for number in range(20))
     (notes / "keys.md").write_text(f"# Keys\n\n{parts}", encoding="utf-8")
-    assert [hit.place for hit in find(notes, "yellow key")] == ["keys.md"]
+    assert [hit.relative_path for hit in find(notes, "yellow key")] == ["keys.md"]
 
 
 def test_the_end_of_a_long_file_is_found_and_named(notes: Path) -> None:
@@ -228,8 +228,8 @@ def test_a_line_is_named_also_behind_a_middle_that_is_left_out(
     (notes / "log.md").write_text(text, encoding="utf-8")
     [hit] = find(notes, word)
     lines = text.split("\n")
-    assert lines[hit.sections[0].line - 1] in ("## Found", "## End")
-    assert word in " ".join(lines[hit.sections[0].line - 1 :][:4])
+    assert lines[hit.sections[0].line_number - 1] in ("## Found", "## End")
+    assert word in " ".join(lines[hit.sections[0].line_number - 1 :][:4])
 
 
 def test_a_long_page_does_not_win_by_common_words(notes: Path) -> None:
@@ -240,13 +240,13 @@ def test_a_long_page_does_not_win_by_common_words(notes: Path) -> None:
     text = f"# Runbook\n\n## Network\n\n{answer}\n\n## Else\n\nNo.\n"
     (notes / "runbook.md").write_text(text, encoding="utf-8")
     first, *_ = find(notes, "database password of the release")
-    assert first.place == "runbook.md"
+    assert first.relative_path == "runbook.md"
 
 
 def test_a_name_of_several_words_finds_its_file(notes: Path) -> None:
     (notes / "coffee-machine.md").write_text("# Kitchen\n\nDescale it monthly.\n", encoding="utf-8")
     [hit] = find(notes, "coffee machine")
-    assert hit.place == "coffee-machine.md"
+    assert hit.relative_path == "coffee-machine.md"
 
 
 def test_an_edit_moves_the_line(notes: Path) -> None:
@@ -254,7 +254,7 @@ def test_an_edit_moves_the_line(notes: Path) -> None:
     (notes / "handbook.md").write_text(HANDBOOK.replace("# Handbook\n", "# Handbook\n\nNew.\n"))
     [hit] = find(notes, "second data centre")
     before = HANDBOOK.split("\n").index("## Backups") + 1
-    assert hit.sections[0].line == before + 2
+    assert hit.sections[0].line_number == before + 2
 
 
 def test_sections_go_with_their_file(notes: Path) -> None:
@@ -286,7 +286,7 @@ def test_an_index_of_the_version_before_answers_without_sections(notes: Path) ->
     ranked = search.search(
         "second data centre", [root], project=root, limit=5, trusted=[root], patience=0.0
     )
-    assert [hit.place for hit in ranked.candidates] == ["handbook.md"]
+    assert [hit.relative_path for hit in ranked.candidates] == ["handbook.md"]
     assert ranked.candidates[0].sections == []
 
 
@@ -302,7 +302,7 @@ def test_records_have_sections_without_lines(tmp_path: Path) -> None:
     (store / "decisions" / "queues.json").write_text(json.dumps(record), encoding="utf-8")
     (store / "index.md").write_text("- [DECISION] Queues -> decisions/queues.json\n")
     [hit] = find(store, "how many retries of queues")
-    assert (hit.sections[0].heading, hit.sections[0].line) == ("Retries", 0)
+    assert (hit.sections[0].heading, hit.sections[0].line_number) == ("Retries", 0)
 
 
 def test_sections_of_other_languages(tmp_path: Path) -> None:

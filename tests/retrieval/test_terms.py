@@ -74,7 +74,9 @@ def store_of(document: str) -> SearchableCollection:
 def matches(store: SearchableCollection, prompt: str) -> bool:
     """Whether an index finds its document: FTS5 by its tokenizer, and the scoring by our own."""
     hits = bm25.match(store.index, parts.make_single_part(prompt, LANGUAGE))
-    assert all(hit.matched and hit.bm25 > 0 for hit in hits), "what finds and what rates must agree"
+    assert all(hit.matched_terms and hit.bm25 > 0 for hit in hits), (
+        "what finds and what rates must agree"
+    )
     return bool(hits)
 
 
@@ -107,7 +109,7 @@ TERMS = [
 
 def test_a_prompt_becomes_these_terms() -> None:
     assert [(prompt, texts(prompt)) for prompt, _ in TERMS] == TERMS
-    marks = {term.text: term.common for term in terms.parse("write the webhook file", LANGUAGE)}
+    marks = {term.text: term.is_common for term in terms.parse("write the webhook file", LANGUAGE)}
     assert marks == {"write": True, "webhook": False, "file": True}
 
 
@@ -260,8 +262,8 @@ def test_a_part_knows_how_many_sentences_and_parts_there_are() -> None:
     found = parts.parse(
         "Fix the login, and then the invoice. Who owns billing? Is it so?", LANGUAGE
     )
-    assert {part.sentences for part in found} == {2}, "one without words is none"
-    assert {part.count for part in found} == {len(found)}
+    assert {part.sentence_count for part in found} == {2}, "one without words is none"
+    assert {part.part_count for part in found} == {len(found)}
 
 
 def test_pasted_code_and_logs_come_last() -> None:

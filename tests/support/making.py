@@ -85,7 +85,7 @@ def judge_settings(
 ) -> JudgeSettings:
     """Return a judge's settings: strict, under the rubric kls, unless a test says otherwise."""
     return JudgeSettings(
-        loaded=loaded or loader.find_rubric("kls"),
+        loaded_rubric=loaded or loader.find_rubric("kls"),
         mode=mode,
         models_by_tier=models_by_tier(panel),
         timeout=timeout,

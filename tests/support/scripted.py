@@ -39,7 +39,7 @@ PROFILE = LitellmProfile.model_validate(_KEYS | {"detect": {"port": 1}})
 
 
 def scripted_endpoint(model: str, *, pointwise: bool = False) -> Endpoint:
-    return Endpoint(PROFILE, model, "none", "json_schema", pointwise=pointwise)
+    return Endpoint(PROFILE, model, "none", "json_schema", is_pointwise=pointwise)
 
 
 def three_models() -> dict[TierName, Endpoint]:

@@ -28,7 +28,7 @@ def question_about(
     **more: Any,  # noqa: ANN401 - what else the question of a task has
 ) -> ScoreQuestion | SelectQuestion | CompareQuestion:
     loaded = LoadedRubric(rubric, Path("rubric.yaml"), "0" * 64, "path")
-    settings = JudgeSettings(loaded=loaded, mode=mode)
+    settings = JudgeSettings(loaded_rubric=loaded, mode=mode)
     if isinstance(subject, Document):
         return ScoreQuestion(settings, subject, tier, **more)
     if isinstance(subject, Candidates):

@@ -63,7 +63,7 @@ def render_gate(report: Report) -> str:
     annotations = _annotate_verdicts(verdicts, Checkout.of_gate(), levels)
     annotations += _annotate_unexamined(verdicts, run)
 
-    summary = without_secrets(describe_run(report.judged, report.skipped, report.not_examined))
+    summary = without_secrets(describe_run(report.judged_rows, report.skipped, report.not_examined))
     annotations.append(_annotate("notice", summary, title="judgekit gate"))
     return "\n".join(annotations)
 
@@ -84,13 +84,13 @@ def _annotate_unexamined(verdicts: Sequence[Record], run: Record) -> list[str]:
 def render_rows(results: RowResults) -> str:
     """Write an error for each missed limit, and an annotation for each of the worst rows."""
     annotations = []
-    for missed_limit in without_secrets(list(results.missed)):
+    for missed_limit in without_secrets(list(results.missed_limits)):
         annotations.append(_annotate("error", missed_limit, title="limit"))
 
     file_property: dict[str, object] = {}
     if Path(results.rows.name).is_file():  # not standard input or an address
         file_property["file"] = Checkout.of_folder(Path.cwd()).name(results.rows.name)
-    max_rows = results.worst or _MAX_ROWS
+    max_rows = results.worst_row_count or _MAX_ROWS
     for row in results.summary.worst[:max_rows]:
         annotations.append(_annotate_row(row, file_property))
     for error, count in results.summary.errors.items():

@@ -29,7 +29,7 @@ class GateRecords(NamedTuple):
     """A run of the gate as records: a verdict for each file, and one about the whole run."""
 
     verdicts: Sequence[Record]
-    run: Record
+    run_record: Record
 
 
 def clean_verdicts(verdicts: Sequence[Record]) -> list[Record]:

@@ -64,7 +64,7 @@ def render_rows(results: RowResults) -> str:
     """Write a test for each row, and one for all limits if there are any."""
     suite = ET.Element("testsuite", name="judgekit")
     if results.has_limits:
-        _add_limits(suite, results.missed)
+        _add_limits(suite, results.missed_limits)
 
     for verdict in results.verdicts():
         # Nothing of the rounds is written, so don't search them for secrets.

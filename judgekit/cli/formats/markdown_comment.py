@@ -85,7 +85,7 @@ def render_gate(report: Report) -> str:
 
     paragraphs = _build_verdict_table(verdict_lines)
 
-    about = describe_run(report.judged, report.skipped, report.not_examined)
+    about = describe_run(report.judged_rows, report.skipped, report.not_examined)
     notes = [about, *run["notes"]]
     for omission in run["not_examined"]:
         notes.append(f"not examined: {omission['name']}: {omission['reason']}")
@@ -97,15 +97,15 @@ def render_rows(results: RowResults) -> str:
     """Write a comment with a headline, missed limits, figures, and the worst rows."""
     summary = results.summary
     paragraphs = [escape_prose(f"{summary.file}: {results.about}")]
-    for missed_limit in without_secrets(list(results.missed)):
+    for missed_limit in without_secrets(list(results.missed_limits)):
         paragraphs.append(f"❌ {escape_prose(missed_limit)}")
-    if results.has_limits and not results.missed:
+    if results.has_limits and not results.missed_limits:
         paragraphs.append("✅ all limits are kept")
 
     for section in results.sections:
         max_rows = _SHOWN_ROWS
         if section.title == WORST_ROWS:
-            max_rows = results.worst or _SHOWN_ROWS
+            max_rows = results.worst_row_count or _SHOWN_ROWS
         paragraphs += _render_section(section, max_rows)
 
     headline = _write_headline(summary)

@@ -27,17 +27,18 @@ _FOREIGN_RUBRIC = {"id": "results", "version": ""}  # for results written by ano
 class RowResults:
     """Results of rows.
 
-    `rows` can be read several times. `about` is one line, `sections` are the same as on the page. `missed`
-    has a line for each missed limit. `worst` is the number of worst rows wanted, None if it wasn't given.
+    `rows` can be read several times. `about` is one line, `sections` are the same as on the page.
+    `missed_limits` has a line for each missed limit. `worst_row_count` is the number of worst rows wanted,
+    None if it wasn't given.
     """
 
     rows: ResultFile
     summary: ResultsReport
     about: str
     sections: Sequence[Section]
-    missed: Sequence[str] = ()
+    missed_limits: Sequence[str] = ()
     has_limits: bool = False
-    worst: int | None = None
+    worst_row_count: int | None = None
 
     def verdicts(self) -> Iterator[Record]:
         """Yield the rows as verdict records, with their ids as `row`."""

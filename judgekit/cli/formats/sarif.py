@@ -61,8 +61,8 @@ def render_rows(results: RowResults) -> str:
     """
     not_accepted = [verdict for verdict in results.verdicts() if verdict["verdict"] in NOT_ACCEPTED]
     log_run = _build_run(clean_verdicts(not_accepted), Checkout.of_folder(Path.cwd()))
-    if results.missed:
-        _add_missed_limits(log_run, results.missed)
+    if results.missed_limits:
+        _add_missed_limits(log_run, results.missed_limits)
     return _write_log(log_run)
 
 

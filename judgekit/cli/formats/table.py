@@ -133,7 +133,7 @@ def _render_models_reasons(row: Row) -> list[str]:
 
 def render_rows(results: RowResults) -> str:
     """Render a line for each row. If `worst` is set, render only the worst rows, with details."""
-    if results.worst is not None:
+    if results.worst_row_count is not None:
         return "\n".join(_render_worst_rows(results))
     row_lines = []
     for row in results.rows:
@@ -145,10 +145,10 @@ def render_report(results: RowResults) -> str:
     """Render the summary of rows: figures, tables, and the worst rows if requested."""
     section_texts = [escaped(f"{results.summary.file}: {results.about}")]
     for section in results.sections:
-        if section.title == WORST_ROWS and results.worst is not None:
+        if section.title == WORST_ROWS and results.worst_row_count is not None:
             continue  # they're added below with more details
         section_texts.append(f"\n{section.title}\n{render_parts(section.parts)}")
-    if results.worst is not None:
+    if results.worst_row_count is not None:
         section_texts += ["", WORST_ROWS, *(f"  {line}" for line in _render_worst_rows(results))]
     text = "\n".join(section_texts)
     # An interval starts with a fraction, or if it's a difference, with a sign.
@@ -188,7 +188,7 @@ def _colour_word(word: str) -> str:
 def _render_worst_rows(results: RowResults) -> list[str]:
     """Render the requested number of worst rows, with their reasons."""
     row_lines = []
-    for row in results.summary.worst[: results.worst]:
+    for row in results.summary.worst[: results.worst_row_count]:
         # Compute the padding without the invisible colour codes.
         padding = " " * (_WORD_WIDTH - len(row.verdict))
         head = f"{_colour_word(row.verdict)}{padding}  {escaped(row.id)}"

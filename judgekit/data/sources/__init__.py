@@ -58,15 +58,15 @@ class Reading:
         """A Python codec, or None to recognise it by the file's first bytes."""
         self.delimiter = delimiter
         """A character, or None to find it in the file's header."""
-        self._listener = listener
+        self._show_remark = listener
         self._made: set[str] = set()
 
     def remark(self, text: str) -> None:
         """Pass a remark to the listener, unless the same one was made before."""
-        if self._listener is None or text in self._made:
+        if self._show_remark is None or text in self._made:
             return
         self._made.add(text)
-        self._listener(text)
+        self._show_remark(text)
 
 
 class SourceReader(Protocol):

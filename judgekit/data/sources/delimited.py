@@ -76,7 +76,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
         if names is None:  # without a header, no row can be read
             if problem is not None:
-                yield unreadable_row(problem, number, lines.line)
+                yield unreadable_row(problem, number, lines.line_number)
             return
 
         # Excel writes cleared rows below the table. So an empty row only counts if another row follows.
@@ -93,7 +93,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
         elif problem is None:
             yield DataRow(number, row)
         else:
-            yield unreadable_row(problem, number, lines.line)
+            yield unreadable_row(problem, number, lines.line_number)
 
 
 def _split_outputs(outputs: OutputColumns, number: int, row: dict[str, str]) -> Iterator[DataRow]:
@@ -131,9 +131,9 @@ class _Lines:
     def __init__(self, file: BinaryIO) -> None:
         self._lines = bounded_lines(file, MAX_BYTES)
         self._lines_to_repeat: deque[str] = deque()
-        self._row: list[str] = []  # the lines of the current row
-        self._size = 0  # of the current row, in characters
-        self.line = 0  # the number of the current row's first line
+        self._row_lines: list[str] = []  # the lines of the current row
+        self._row_char_count = 0  # of the current row, in characters
+        self.line_number = 0  # the number of the current row's first line
 
     def __iter__(self) -> _Lines:
         return self
@@ -144,10 +144,10 @@ class _Lines:
             next_line = self._lines_to_repeat.popleft()
         else:
             next_line = self._decode(next(self._lines))
-        self._row.append(next_line)
-        self._size += len(next_line)
+        self._row_lines.append(next_line)
+        self._row_char_count += len(next_line)
         is_line_too_long = not next_line  # `_decode` returns "" for such a line
-        if is_line_too_long or self._size > MAX_BYTES:
+        if is_line_too_long or self._row_char_count > MAX_BYTES:
             raise csv.Error(TOO_LONG_MESSAGE)
         return next_line
 
@@ -155,29 +155,29 @@ class _Lines:
         """Decode a line. Returns "" for a line that was too long, which is None."""
         if raw is None:
             return ""
-        if self.line == 1 and not self._row:
+        if self.line_number == 1 and not self._row_lines:
             raw = raw.removeprefix(BOM)
         # Invalid bytes become surrogates, which are reported once the cells have been parsed.
         return raw.decode("utf-8", "surrogateescape")
 
     def begin(self) -> None:
         """Begin a new row."""
-        self.line += len(self._row) or 1  # 1 for the first row
-        self._row = []
-        self._size = 0
+        self.line_number += len(self._row_lines) or 1  # 1 for the first row
+        self._row_lines = []
+        self._row_char_count = 0
 
     def give_back(self) -> None:
         """Put all lines of the row except the first back, to be read again."""
-        self._lines_to_repeat.extendleft(reversed(self._row[1:]))
-        del self._row[1:]
+        self._lines_to_repeat.extendleft(reversed(self._row_lines[1:]))
+        del self._row_lines[1:]
 
     @property
     def is_blank(self) -> bool:
-        return not "".join(self._row).strip(" \r\n")  # a row of TSV may consist of tabs
+        return not "".join(self._row_lines).strip(" \r\n")  # a row of TSV may consist of tabs
 
     def has_only(self, delimiter: str) -> bool:
         """Whether the row only has delimiters, without even quotes between them."""
-        return not "".join(self._row).strip(f" \r\n{delimiter}")
+        return not "".join(self._row_lines).strip(f" \r\n{delimiter}")
 
 
 def _is_separator_line(cells: Sequence[str]) -> bool:

@@ -44,17 +44,17 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
 class ResultsTable(NamedTuple):
     """Rows of results to write as a table, with each column's kinds of values by name, in order.
 
-    `types` are the columns' types in the input.
+    `type_by_column` are the columns' types in the input.
     """
 
-    part: Path
-    kinds: Mapping[str, set[str]]
-    renamed: Mapping[str, str]
-    types: Mapping[str, pa.DataType]
+    part_file: Path
+    kinds_by_column: Mapping[str, set[str]]
+    new_name_by_column: Mapping[str, str]
+    type_by_column: Mapping[str, pa.DataType]
 
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield each row with its size in bytes, the size first."""
-        yield from _read_lines(self.part)
+        yield from _read_lines(self.part_file)
 
 
 class TableWriter(Protocol):
@@ -137,7 +137,12 @@ def write_table(
     all_kinds, renamed = columns.named()
     kinds = {name: all_kinds[name] for name in all_kinds if name not in left_out}
     types = _select_types(schema, kinds)
-    writer.write(ResultsTable(part=part, kinds=kinds, renamed=renamed, types=types), target)
+    writer.write(
+        ResultsTable(
+            part_file=part, kinds_by_column=kinds, new_name_by_column=renamed, type_by_column=types
+        ),
+        target,
+    )
 
 
 def _select_types(schema: pa.Schema | None, names: Collection[str]) -> dict[str, pa.DataType]:
@@ -175,24 +180,24 @@ class ColumnKinds:
     """
 
     added_names: Sequence[str]
-    input_columns: dict[str, set[str]] = field(default_factory=dict)
-    added_columns: dict[str, set[str]] = field(default_factory=dict)
-    scores: dict[str, set[str]] = field(default_factory=dict)
+    input_kinds_by_column: dict[str, set[str]] = field(default_factory=dict)
+    added_kinds_by_column: dict[str, set[str]] = field(default_factory=dict)
+    score_kinds_by_column: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Add a row: note the kind of each value, such as "int", for the value's column."""
         for name, value in row.items():
             is_added = name in self.added_names
-            kinds_by_column = self.added_columns if is_added else self.input_columns
+            kinds_by_column = self.added_kinds_by_column if is_added else self.input_kinds_by_column
             kinds_by_column.setdefault(name, set()).add(_kind_of(value))
         for name, value in _map_scores(row).items():
-            self.scores.setdefault(name, set()).add(_kind_of(value))
+            self.score_kinds_by_column.setdefault(name, set()).add(_kind_of(value))
 
     def update(self, other: ColumnKinds) -> None:
         """Add the kinds of values in other rows."""
-        _merge_kinds(self.input_columns, other.input_columns)
-        _merge_kinds(self.added_columns, other.added_columns)
-        _merge_kinds(self.scores, other.scores)
+        _merge_kinds(self.input_kinds_by_column, other.input_kinds_by_column)
+        _merge_kinds(self.added_kinds_by_column, other.added_kinds_by_column)
+        _merge_kinds(self.score_kinds_by_column, other.score_kinds_by_column)
 
     def named(self) -> tuple[dict[str, set[str]], dict[str, str]]:
         """Return the kinds of values by column name, in order, and the new names of renamed input columns.
@@ -200,16 +205,16 @@ class ColumnKinds:
         If an input column has the name of a score column, it's renamed to `row.NAME`.
         """
         renamed = {}
-        for name in self.input_columns:
-            if name in self.scores:
+        for name in self.input_kinds_by_column:
+            if name in self.score_kinds_by_column:
                 renamed[name] = self._choose_new_name(name)
 
         kinds = {}
-        for name, column_kinds in self.input_columns.items():
+        for name, column_kinds in self.input_kinds_by_column.items():
             kinds[renamed.get(name, name)] = column_kinds
         for name in self.added_names:
             if name == "scores":  # write a column for each score instead
-                kinds |= self.scores
+                kinds |= self.score_kinds_by_column
             else:
                 kinds[name] = self._list_added_kinds(name)
         return kinds, renamed
@@ -217,13 +222,13 @@ class ColumnKinds:
     def _choose_new_name(self, name: str) -> str:
         """Put `row.` before a column's name, more than once if the new name is used as well."""
         new_name = f"row.{name}"
-        while new_name in self.scores or new_name in self.input_columns:
+        while new_name in self.score_kinds_by_column or new_name in self.input_kinds_by_column:
             new_name = f"row.{new_name}"
         return new_name
 
     def _list_added_kinds(self, name: str) -> set[str]:
         """List the kinds of an added column's values, and the kind that the column has in any case."""
-        kinds = set(self.added_columns.get(name, ()))
+        kinds = set(self.added_kinds_by_column.get(name, ()))
         if name in _FIXED_KINDS:
             kinds.add(_FIXED_KINDS[name])
         return kinds

@@ -26,8 +26,8 @@ def write(table: ResultsTable, target: Path) -> None:
         text = io.TextIOWrapper(file, "utf-8", newline="")
         # With the line ends of RFC 4180, the writer quotes cells with any kind of line break.
         writer = csv.writer(text, delimiter=delimiter, lineterminator="\r\n")
-        writer.writerow(map(defuse_cell, table.kinds))
+        writer.writerow(map(defuse_cell, table.kinds_by_column))
         for _, row in table.rows():
-            cells = cells_of(row, table.renamed)
-            writer.writerow([cell_of(cells.get(name)) for name in table.kinds])
+            cells = cells_of(row, table.new_name_by_column)
+            writer.writerow([cell_of(cells.get(name)) for name in table.kinds_by_column])
         text.detach()  # also flushes

@@ -25,7 +25,7 @@ def check(name: str) -> None:
 
 def write(table: ResultsTable, target: Path) -> None:
     """Write a table. A column keeps its type from the input if all its cells fit."""
-    types = dict(table.types)
+    types = dict(table.type_by_column)
     while True:  # if a cell doesn't fit, drop its column's type and try again
         try:
             with replacing(target) as file:
@@ -38,10 +38,10 @@ def write(table: ResultsTable, target: Path) -> None:
 
 def _write_to(file: IO[bytes], table: ResultsTable, types: Mapping[str, pa.DataType]) -> None:
     """Write the rows to an open file. Raises `ColumnTypeError` if a cell doesn't fit its type."""
-    schema = build_schema(table.kinds, types)
-    with parquet_module(table.part.name).ParquetWriter(file, schema) as writer:
+    schema = build_schema(table.kinds_by_column, types)
+    with parquet_module(table.part_file.name).ParquetWriter(file, schema) as writer:
         for rows in _group_rows(table):
-            writer.write_batch(make_batch(rows, schema, table.renamed, types))
+            writer.write_batch(make_batch(rows, schema, table.new_name_by_column, types))
 
 
 def _group_rows(table: ResultsTable) -> Iterator[list[dict[str, Any]]]:

@@ -50,8 +50,8 @@ class Unreadable(Exception):  # noqa: N818 - a state of the file, which its read
 class Entry:
     """One thing to find, its title and tags cut; one with a `problem` may be retired. 0: no known time.
 
-    `aliases` are alternative titles to find it by, and `name` has the words of its file's name, unless its
-    title has them. A `status` says why it's no longer in force. A `note` mentions any part that isn't
+    `aliases` are alternative titles to find it by, and `name_words` has the words of its file's name, unless
+    its title has them. A `status` says why it's no longer in force. A `note` mentions any part that isn't
     searched. `lines_above` is the number of its file's lines above the body, less than 0 if the body begins
     with text from elsewhere; None if lines of the body aren't lines of the file. If the middle of a file is
     left out, the last `end_chars` characters of the body come after `lines_left_out` more lines; None if
@@ -66,7 +66,7 @@ class Entry:
         "id",
         "lines_above",
         "lines_left_out",
-        "name",
+        "name_words",
         "note",
         "problem",
         "status",
@@ -99,7 +99,7 @@ class Entry:
         self.lines_above: int | None = None
         self.end_chars = 0
         self.lines_left_out: int | None = None
-        self.name: list[str] = []
+        self.name_words: list[str] = []
 
 
 class Listed:

@@ -83,7 +83,7 @@ def _make_topic_entry(relative: str, file: FileText, profile: Profile) -> Entry 
     )
 
     entry.aliases = [*markdown.read_aliases(fields), *markdown.list_description_titles(fields)]
-    entry.name = split_file_name(relative, entry.title)
+    entry.name_words = split_file_name(relative, entry.title)
     entry.status = force.find_status(fields, body)
     entry.note = markdown.join_notes(file.note, header.problem)
     # Descriptions put above the body move its lines down; their lines aren't in the file.

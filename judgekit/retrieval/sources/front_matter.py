@@ -227,7 +227,7 @@ def _write_as_toml(value: object) -> str:
 
 def _is_prose(reader: _YamlReader) -> bool:
     """Whether the lines between two `---` are sentences rather than a header. Sentences may have colons."""
-    has_mostly_unread_lines = reader.entries <= len(reader.unread)
+    has_mostly_unread_lines = reader.pair_count <= len(reader.unread)
     if not reader.begins_with_key or has_mostly_unread_lines:
         return True
     has_known_key = not KNOWN_KEYS.isdisjoint(reader.fields)
@@ -256,7 +256,7 @@ class _YamlReader:
         self.unread: list[str] = []
         self.problem_line = 0  # the number of the first line that isn't YAML, from 1; 0 for none
         self.begins_with_key = False
-        self.entries = 0  # pairs of the top level
+        self.pair_count = 0  # pairs of the top level
         self._line_index = 0  # of the next line to read
         # How many lines may still be read ahead, in search of a closing quote or bracket.
         self._lines_ahead = 4 * len(lines)
@@ -288,7 +288,7 @@ class _YamlReader:
             return
         self.keys = list(fields)
         self.fields = {key.lower(): values for key, values in fields.items()}
-        self.entries = len(fields)
+        self.pair_count = len(fields)
         self.begins_with_key = True
 
     def _skip_to_indent(self) -> int:
@@ -330,7 +330,7 @@ class _YamlReader:
             key, value = pair
             self._line_index += 1
             if depth == 0:  # only the top level's pairs are the header's own
-                self.entries += 1
+                self.pair_count += 1
                 self.keys.append(key)
 
             path = None if prefix is None else (prefix + key).lower()

@@ -86,7 +86,7 @@ def _make_entry(relative: str, header: FrontMatter) -> Entry:
         updated=read_update_time(fields),
     )
     entry.aliases = [*read_aliases(fields), *list_description_titles(fields)]
-    entry.name = split_file_name(relative, entry.title)
+    entry.name_words = split_file_name(relative, entry.title)
     entry.status = force.find_status(fields, body)
     # The added descriptions stand above the entry's body, but not in the file.
     entry.lines_above = header.lines_above - count_added_lines(body, entry.body)
