@@ -90,15 +90,17 @@ def list_outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
 def _check_modes(loaded: LoadedRubric) -> Iterator[Remark]:
     """Check that the modes strict and lenient differ, and that strict is the stricter one."""
     rubric = loaded.rubric
-    texts = [*_check_confirmations(rubric)]
+    messages = list(_check_confirmations(rubric))
     if isinstance(rubric, SelectRubric):
-        texts += _compare_selections(rubric)
+        messages += _compare_selections(rubric)
     elif isinstance(rubric, ScoreRubric):
-        texts += _compare_outcomes(rubric)
-    # In the remaining kind, rubrics that compare texts, the modes can't differ in anything else.
-    elif rubric.modes.strict.confirm == rubric.modes.lenient.confirm:
-        texts.append("strict and lenient confirm the same outcomes; make them differ")
-    return (Remark(loaded.path, "modes", text) for text in texts)
+        messages += _compare_outcomes(rubric)
+    else:
+        # A mode of a rubric that compares texts only consists of `confirm`.
+        has_same_confirm = rubric.modes.strict.confirm == rubric.modes.lenient.confirm
+        if has_same_confirm:
+            messages.append("strict and lenient confirm the same outcomes; make them differ")
+    return (Remark(loaded.path, "modes", message) for message in messages)
 
 
 def _check_confirmations(rubric: Rubric) -> Iterator[str]:
@@ -182,11 +184,11 @@ def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark
 def _check_label(
     path: Path, line: int, case: Case, possible_outcomes: set[tuple[str, str]] | None
 ) -> Iterator[Remark]:
-    """Check that a case's label contradicts neither the case nor the rubric.
+    """Check that a case's label fits its texts, is plausible in both modes, and is possible with the rubric.
 
     `possible_outcomes` are the (strict, lenient) outcomes that the rubric can produce; None if unknown.
     """
-    if _is_unlabelled_tie(case):
+    if _is_mislabelled_tie(case):
         text = f"{case.id}: a and b are the same text, which is always a tie; change one"
         yield Remark(path, "label", text, is_error=True, line=line)
 
@@ -204,7 +206,7 @@ def _check_label(
         yield Remark(path, "label", text, is_error=True, line=line)
 
 
-def _is_unlabelled_tie(case: Case) -> bool:
+def _is_mislabelled_tie(case: Case) -> bool:
     """Whether a case compares two equal texts, but isn't labelled as a tie in both modes."""
     if isinstance(case, CompareCase) and case.a == case.b:
         is_labelled_tie = case.label.strict == case.label.lenient == "tie"
@@ -220,26 +222,29 @@ def _keeps_more_in_strict(case: Case) -> bool:
 
 
 def _check_balance(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    """Check that labels vary, because otherwise a judge with a constant answer would look good."""
-    texts: list[str] = []
+    """Check that labels vary. Otherwise, a judge that always gives the same answer would look good."""
+    messages: list[str] = []
     for mode in MODES:
         labels = [getattr(case.label, mode) for case in cases]
         if rubric.task == "compare":
-            texts += _check_wins(labels, mode)
+            messages += _check_wins(labels, mode)
         if rubric.task == "score":
-            texts += _check_acceptances(labels, mode)
+            messages += _check_acceptances(labels, mode)
 
     if rubric.task == "score":
         modes_agree = all(case.label.strict == case.label.lenient for case in cases)
         if modes_agree:
-            texts.append("strict and lenient agree on every case; add a case where they differ")
+            messages.append("strict and lenient agree on every case; add a case where they differ")
 
-    for text in texts:
-        yield Remark(path, "label", text)
+    for message in messages:
+        yield Remark(path, "label", message)
 
 
 def _check_wins(labels: Sequence[str], mode: ModeName) -> Iterator[str]:
-    """Warn if almost all labels are for A, or for B. A judge that always prefers that one would look good."""
+    """Warn if almost all wins are for the same side, or if there are only ties.
+
+    With such labels, a judge that always gives the same answer would look good.
+    """
     for_a = labels.count("A")
     for_b = labels.count("B")
     wins = for_a + for_b
@@ -338,17 +343,18 @@ def _describe_list_change(before: list[Any], after: list[Any]) -> str:
 
 
 def _format_value(value: object) -> str:
-    """Format a rubric value in one line, without shortening it or showing empty fields."""
+    """Format a rubric value in one line. Empty fields are left out."""
     if isinstance(value, dict):
         parts = []
         for name, part in value.items():
-            if part not in (None, [], ""):
+            is_empty = part in (None, [], "")
+            if not is_empty:
                 parts.append(f"{name} {_format_value(part)}")
         return f"({', '.join(parts)})"
     if isinstance(value, list):
         return ", ".join(map(_format_value, value))
     if isinstance(value, float):
-        return f"{value:g}"
+        return f"{value:g}"  # 2 rather than 2.0
     if isinstance(value, str):
         return repr(value)
     return str(value)

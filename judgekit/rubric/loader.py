@@ -57,12 +57,13 @@ class LoadedRubric(NamedTuple):
         if self.origin == "bundled":
             return None
 
-        published = read_published()  # the bundled rubrics, in all their versions
-        is_exact_copy = self.sha256 in published.values()
-        if is_exact_copy:  # it judges like the bundled rubric, so it replaces nothing
+        # The digests of all versions of the bundled rubrics, by ID@VERSION.
+        bundled_digests = read_published()
+        is_exact_copy = self.sha256 in bundled_digests.values()
+        if is_exact_copy:  # it judges the same as the bundled rubric
             return None
 
-        bundled_ids = {ref.partition("@")[0] for ref in published}
+        bundled_ids = {ref.partition("@")[0] for ref in bundled_digests}
         replaces_bundled = self.rubric.rubric in bundled_ids
         return self.origin if replaces_bundled else None
 
@@ -83,7 +84,8 @@ def find_rubric(
     """Load a rubric by `ID` (its newest version), `ID@VERSION` or the path of a YAML file.
 
     `kinds` are the accepted classes of rubrics, by default all. Raises `UsageError` if the reference is
-    malformed, the rubric doesn't exist, or it's of another kind. Raises `ConfigError` if its file is invalid.
+    malformed, or if the rubric doesn't exist or is of another kind. Raises `ConfigError` if its file is
+    invalid.
     """
     if not isinstance(reference, str):
         raise UsageError(
@@ -98,7 +100,8 @@ def find_rubric(
         raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
 
     if kinds and not isinstance(loaded.rubric, kinds):
-        wanted_task = _get_task(kinds[-1])  # of multiple kinds, the message only names the last one
+        # Just name one task. `judgekit compare`, which accepts two kinds, lists the usual one last.
+        wanted_task = _get_task(kinds[-1])
         problem = f"the rubric {loaded.rubric.ref} is for the task {loaded.rubric.task!r}"
         raise UsageError(f"{problem}; this needs one for {wanted_task!r}")
     return loaded
@@ -119,7 +122,7 @@ def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
     has_version = "@" in reference
     for origin, folder in list_folders("rubrics", project):
         if has_version:
-            paths = list(folder.glob(f"{reference}.yaml"))
+            paths = list(folder.glob(f"{reference}.yaml"))  # one file or none
         else:
             paths = _list_versions(folder, reference, origin)
         if paths:
@@ -146,7 +149,7 @@ def _list_versions(folder: Path, rubric_id: str, origin: Origin) -> list[Path]:
 def _parse_version(path: Path) -> tuple[float, ...]:
     """Parse the version in a rubric's file name, for comparison."""
     if not _RUBRIC_REFERENCE_PATTERN.fullmatch(path.stem):
-        # Treat a malformed version as the newest, so that the file is loaded, which reports the problem.
+        # A malformed version counts as the newest. Its file is then loaded, and that raises an error.
         return (inf,)
     version = path.stem.partition("@")[2]
     return tuple(map(int, version.split(".")))
@@ -154,23 +157,25 @@ def _parse_version(path: Path) -> tuple[float, ...]:
 
 def _build_unknown_error(reference: str, project: Path | None) -> UsageError:
     """Build the error for an unknown rubric, with a list of all rubrics and the closest match."""
-    stems = sorted({path.stem for _, path in rubric_files(project)})
-    ids = [stem.partition("@")[0] for stem in stems]  # without the version
-    problem = f"no rubric {reference!r}; there are: {', '.join(stems)}"
+    refs = sorted({path.stem for _, path in rubric_files(project)})  # ID@VERSION
+    ids = [ref.partition("@")[0] for ref in refs]
+    problem = f"no rubric {reference!r}; there are: {', '.join(refs)}"
     problem += ", or give the path of a YAML file"
-    close_matches = difflib.get_close_matches(reference, [*stems, *ids], n=1)
+    close_matches = difflib.get_close_matches(reference, [*refs, *ids], n=1)
     if close_matches:
         problem += f"; did you mean {close_matches[0]}?"
     return UsageError(problem)
 
 
 def load_configured_rubric(section: Section, reference: str, project: Path | None) -> LoadedRubric:
-    """Load the rubric that `section` of the configuration names as `reference`.
+    """Load the rubric that's configured in `section`.
 
-    Raises `ConfigError` if that rubric doesn't exist or is for another task. The error names the
-    configuration file and the key.
+    Raises `ConfigError` with the configuration file and key if the rubric doesn't exist or is for another
+    task.
     """
-    if reference.endswith(_YAML_ENDINGS) and not Path(reference).is_file():
+    # Loading a missing file would raise an error about that file instead of the configuration.
+    is_missing_file = reference.endswith(_YAML_ENDINGS) and not Path(reference).is_file()
+    if is_missing_file:
         problem = "there is no such file; name an ID, ID@VERSION or a YAML file that exists"
         raise settings.build_error(section, "rubric", problem, project)
 
@@ -179,12 +184,13 @@ def load_configured_rubric(section: Section, reference: str, project: Path | Non
     try:
         return find_rubric(reference, project, kinds=(kind,))
     except UsageError as error:
+        # The configuration can be part of an untrusted repository, so don't show its text.
         problem = _hide_reference(str(error), reference)
         raise settings.build_error(section, "rubric", problem, project) from None
 
 
 def _hide_reference(message: str, reference: str) -> str:
-    """Remove a configured reference from an error message, because it can come from an untrusted clone.
+    """Remove the configured reference from an error message.
 
     "no rubric 'x'" becomes "no rubric of that name", and "'x' is neither" becomes "the value is neither".
     """
@@ -196,20 +202,19 @@ def _hide_reference(message: str, reference: str) -> str:
 def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     """Read and check a rubric file.
 
-    Raises `ConfigError` if the file is invalid or has the wrong name, or if a published rubric has the same
-    id and version but different content.
+    Raises `ConfigError` if the file is invalid, has the wrong name, or differs from the published rubric with
+    its id and version.
     """
     if origin == "project":
-        # The file must not be a link out of the project. Its path is PROJECT/.judgekit/rubrics/FILE.
-        project = path.parents[2]
+        # The file must not be a link out of the project.
+        project = path.parents[2]  # the path is PROJECT/.judgekit/rubrics/FILE
         yamlfile.check_project_file(path, project)
 
     rubric = yamlfile.read_model(path, RubricFile, version_key="rubric").root
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     _check_unchanged(rubric, digest, path)
 
-    may_have_any_name = origin == "path"
-    if not may_have_any_name:
+    if origin != "path":  # a file that's given by its path may have any name
         _check_file_name(rubric, path)
     return LoadedRubric(rubric, path, digest, origin)
 
@@ -252,9 +257,10 @@ def read_cases(loaded: LoadedRubric) -> list[Case]:
 
 
 def read_wrong_cases(loaded: LoadedRubric) -> list[WrongCase]:
-    """Read a scoring rubric's wrong texts, which measure how lenient a judge is; [] if there are none.
+    """Read a rubric's wrong texts: those that a judge should reject. They show how lenient it is.
 
-    Raises `ConfigError` with the line and key of an invalid text.
+    Returns [] if there's no file, or if the rubric doesn't score. Raises `ConfigError` with the line and key
+    of an invalid text.
     """
     path = get_companion_path(loaded.path, "leniency")
     if isinstance(loaded.rubric, ScoreRubric) and path.is_file():
@@ -265,21 +271,23 @@ def read_wrong_cases(loaded: LoadedRubric) -> list[WrongCase]:
 def create_rubric(
     name: str, to: Path, *, task: Starter = "score", like: LoadedRubric | None = None
 ) -> list[Path]:
-    """Create a rubric called `name` (ID or ID@VERSION) in the folder `to`, and return the paths of its files.
+    """Create a rubric called `name` (ID or ID@VERSION) in the folder `to`, and return the new files' paths.
 
-    It's a copy of `like`, or by default of the starter rubric for `task`. A JSON schema, which editors use
-    for checks, is added. Raises `UsageError` if the name is malformed or taken, and `ConfigError` if a file
-    can't be written.
+    It's a copy of `like`, or by default of the starter rubric for `task`. Also writes a JSON schema for
+    editors. Raises `UsageError` if the name is malformed or taken, and `ConfigError` if a file can't be
+    written.
     """
     ref = _complete_reference(name)
     source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
-    cases = _read_cases_text(source)
+    cases_text = _read_cases_text(source)
 
-    contents = {}  # by path
-    contents[to / f"{ref}.yaml"] = _read_renamed(source, ref)
-    contents[to / f"{ref}.cases.jsonl"] = cases
+    contents = {  # by path
+        to / f"{ref}.yaml": _read_renamed(source, ref),
+        to / f"{ref}.cases.jsonl": cases_text,
+    }
     _check_none_exists(contents)
 
+    # All rubrics in the folder share the schema, so it may exist already.
     schema = to / _SCHEMA_FILE
     if not schema.exists():
         contents[schema] = json.dumps(RubricFile.model_json_schema(), indent=2) + "\n"
@@ -331,10 +339,9 @@ def _write_files(contents: Mapping[Path, str]) -> None:
 
 
 def _read_renamed(source: Path, ref: str) -> str:
-    """Read a rubric file, and return its text with the id and version replaced by `ref` (ID@VERSION).
+    """Read a rubric file, and return its text with the id and version of `ref` (ID@VERSION).
 
-    Also adds the line that tells editors where the JSON schema is. Raises `ConfigError` if the file's layout
-    doesn't allow the replacement.
+    Raises `ConfigError` if the file's layout doesn't allow the replacement.
     """
     rubric_id, _, version = ref.partition("@")
 
@@ -343,8 +350,9 @@ def _read_renamed(source: Path, ref: str) -> str:
     text = _replace_value(text, "rubric", rubric_id)
     text = _replace_value(text, "version", version)
     if not text.startswith(_MODELINE):
-        text = _MODELINE + text
+        text = _MODELINE + text  # tells editors where the JSON schema is
 
+    # In an unusual layout, the edits can miss the values or change other lines.
     if not _is_named(text, rubric_id, version):
         raise ConfigError("cannot rename a rubric with this layout; copy it by hand", path=source)
     return text

@@ -87,8 +87,8 @@ class Prompt(Strict):
     @property
     def sha256(self) -> str:
         """SHA-256 of the prompt templates, before anything is filled in."""
-        # Older scoring prompts had no fields for examples. To keep their hashes, leave out fields that have
-        # their default value.
+        # A scoring prompt without examples must keep the hash from before there were fields for examples. So
+        # leave out fields with default values.
         is_score_prompt = isinstance(self, ScorePrompt)
         templates = self.model_dump(exclude_defaults=is_score_prompt)
         text = json.dumps(templates, sort_keys=True)
@@ -298,9 +298,10 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
         return self
 
     def _check_needs(self) -> Iterator[Problem]:
-        """Check that every required input has a heading for the prompt."""
+        """Check that every required input has a heading, which is shown in the prompt."""
         for need in self.given.needs:
-            if getattr(self.given, need) is None:
+            heading = getattr(self.given, need)  # such as `given.sources`
+            if heading is None:
                 text = f"needs lists {need}; give the heading in given.{need}"
                 yield Problem(("given", "needs"), text)
 
@@ -329,23 +330,25 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
                 yield Problem((*keys, key), text)
 
     def _check_claims(self) -> Iterator[Problem]:
-        """Check that at most one dimension verifies claims, and that the rubric then needs sources."""
+        """Check that at most one dimension verifies claims. If one does, the rubric has to need sources."""
         claim_dimensions = [name for name, dimension in self.dimensions.items() if dimension.check]
         if not claim_dimensions:
             return
-        first = claim_dimensions[0]
+
+        first, *others = claim_dimensions
         if "sources" not in self.given.needs:
-            needed = "give their heading in given.sources, and list sources in given.needs"
-            text = f"claims are checked against sources; {needed}"
+            remedy = "give their heading in given.sources, and list sources in given.needs"
+            text = f"claims are checked against sources; {remedy}"
             yield Problem(("dimensions", first, "check"), text)
-        for name in claim_dimensions[1:]:
+
+        for name in others:
             text = f"claims are checked for one dimension, and {first} is that already"
             yield Problem(("dimensions", name, "check"), text)
 
     def _check_examples(self) -> Iterator[Problem]:
-        """Yield a problem for each example in the prompt without a valid score for every dimension.
+        """Check that each example in the prompt has a valid score for every dimension.
 
-        Also yields one if `few_shot` asks for examples, but there are none.
+        Also check that there are examples if `few_shot` asks for them.
         """
         for number, example in enumerate(self.prompt.examples):
             if not self._has_valid_scores(example):
@@ -370,13 +373,16 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
         return self.scale.labels
 
     def _check_weights(self) -> Iterator[Problem]:
-        """Check that weights are only given if they matter: for the mean of multiple dimensions."""
-        weighted = []
+        """Check that no dimension has an explicit weight if weights don't matter.
+
+        They only matter if a mode uses the mean, and there are several dimensions.
+        """
+        weighted_names = []
         for name, dimension in self.dimensions.items():
             has_explicit_weight = "weight" in dimension.model_fields_set
             if has_explicit_weight:
-                weighted.append(name)
-        if not weighted:
+                weighted_names.append(name)
+        if not weighted_names:
             return
 
         modes = (self.modes.strict, self.modes.lenient)
@@ -384,7 +390,7 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
         weights_matter = uses_mean and len(self.dimensions) > 1
         if not weights_matter:
             text = "a weight counts in the mean of several dimensions alone; add accept.mean, or remove it"
-            yield Problem(("dimensions", weighted[0], "weight"), text)
+            yield Problem(("dimensions", weighted_names[0], "weight"), text)
 
     def mean(self, scores: Mapping[str, float]) -> float:
         """Return the weighted mean of the scores, which must include every dimension."""
@@ -423,7 +429,7 @@ class SelectRubric(_Rubric):
     modes: SelectModes
 
     def keeps(self, holds: Mapping[str, bool], mode: ModeName) -> bool:
-        """Whether `mode` keeps a candidate. `holds` maps each criterion to the answer for this candidate."""
+        """Whether `mode` keeps a candidate. `holds` says for each criterion if the candidate meets it."""
         rule: SelectMode = getattr(self.modes, mode)
         answers = [holds[name] for name in self.criteria]
         if rule.keep == "all":
@@ -445,8 +451,9 @@ Rubric: TypeAlias = ScoreRubric | SelectRubric | CompareRubric
 def validate_with_defaults(data: Any, validate: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever a file holds
     """Validate a rubric's data. If a scoring rubric is invalid, add defaults and try again.
 
-    Raises `ValidationError` if the data is invalid even so.
+    Raises `ValidationError` if the data is still invalid with them.
     """
+    # First try without defaults, so that they can't change a complete rubric.
     try:
         return validate(data)
     except ValidationError:
@@ -474,16 +481,18 @@ def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
     For example, the dimension `clarity: Is it clear?` becomes `clarity: {question: Is it clear?}`.
     """
     defaults = _load_defaults(data)
-    # The third level is `modes.strict.accept`. A rubric's own value there replaces the default entirely.
+    # Merge down to the keys of a mode, such as `modes.strict.accept`. If a rubric has its own `accept`, that
+    # replaces the default one entirely.
     full: dict[str, Any] = _merge(defaults, data, levels=3)
 
+    # The data isn't valid yet, so values can have the wrong type. Validation reports that later.
     dimensions = data.get("dimensions")
     if isinstance(dimensions, dict):
         full["dimensions"] = _expand_dimensions(dimensions)
 
     if isinstance(full["modes"], dict):
         for mode in full["modes"].values():
-            _add_default_acceptance(mode)
+            _add_default_acceptance(mode)  # a rubric's own `accept` can lack `each`
     return full
 
 
@@ -515,10 +524,14 @@ def _add_default_acceptance(mode: Any) -> None:  # noqa: ANN401 - whatever a fil
 
 
 def _convert_to_scale(defaults: dict[str, Any], data: dict[str, Any]) -> None:
-    """Replace the default scale with that of `data`, and convert the default thresholds to it."""
+    """Replace the default scale with that of `data`, if any, and convert the default thresholds to it."""
+    if "scale" not in data:
+        return
+
     default_scale = defaults["scale"]
-    defaults["scale"] = data.get("scale", default_scale)
-    match data.get("scale"):
+    scale = data["scale"]
+    defaults["scale"] = scale
+    match scale:  # validation reports a scale without whole numbers for min and max
         case {"min": int(low), "max": int(high)}:
             for mode in defaults["modes"].values():
                 _move_thresholds(mode["accept"], default_scale, low, high)

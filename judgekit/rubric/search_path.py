@@ -75,24 +75,25 @@ def read_head(path: Path) -> Head | None:
         return None
 
     # Only published files have the simple layout that the regex below needs.
-    is_published = read_published().get(path.stem) == hashlib.sha256(data).hexdigest()
+    reference = path.stem  # a published file is named ID@VERSION.yaml
+    is_published = read_published().get(reference) == hashlib.sha256(data).hexdigest()
     if not is_published:
         return None
 
-    values: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for key, value in _HEAD_LINE_PATTERN.findall(data.decode("utf-8")):
-        values.setdefault(key, value)  # if a key is on multiple lines, the first one counts
-    if "task" in values and "title" in values:
-        return Head(path.stem, values["task"], values["title"])
+        fields.setdefault(key, value)  # if a key is on multiple lines, the first one counts
+    if "task" in fields and "title" in fields:
+        return Head(reference, fields["task"], fields["title"])
     return None
 
 
 def _read_start(path: Path) -> bytes | None:
-    """Read the first megabyte of a file, more than any published rubric; None if it can't be read."""
+    """Read the first megabyte of a file. Returns None if it can't be read."""
     try:
         if not path.is_file():  # reading a pipe could block forever
             return None
         with path.open("rb") as file:
-            return file.read(_MAX_PUBLISHED_BYTES)
+            return file.read(_MAX_PUBLISHED_BYTES)  # enough for any published rubric
     except OSError:
         return None

@@ -29,9 +29,10 @@ _INVALID_THESAURUS_MESSAGE = (
 
 
 def read_terms(path: Path) -> list[tuple[str, str]]:
-    """Read (term, dimension name) pairs from a list, a JSON thesaurus or a folder of Markdown files.
+    """Read (term, dimension name) pairs from a file or from a folder of Markdown files.
 
-    Raises `InputError` for an unreadable file, a folder without terms, or an invalid term.
+    A file is a JSON thesaurus, or has lines like `TERM: DIMENSION`. Raises `InputError` for an unreadable
+    file, a folder without terms, or an invalid term.
     """
     if not path.is_dir():
         return parse(_read_text(path), str(path))
@@ -44,7 +45,7 @@ def read_terms(path: Path) -> list[tuple[str, str]]:
     if not lines:
         expected = "expected Markdown files, one a dimension, with lines `synonyms:: TERM, TERM`"
         raise InputError(f"{path}: {expected}; found none in {path}")
-    return _convert_terms(lines, str(path))
+    return _check_lines(lines, str(path))
 
 
 def _read_text(path: Path) -> str:
@@ -84,7 +85,7 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
     """
     is_json = text.lstrip().startswith("{")
     lines = _parse_thesaurus(text, name) if is_json else _parse_lines(text, name)
-    return _convert_terms(lines, name)
+    return _check_lines(lines, name)
 
 
 def _parse_thesaurus(text: str, name: str) -> list[_Line]:
@@ -118,8 +119,8 @@ def _parse_lines(text: str, name: str) -> list[_Line]:
     return lines
 
 
-def _convert_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
-    """Turn lines into pairs of term and dimension name, and check each.
+def _check_lines(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
+    """Check lines, and return their (term, dimension name) pairs.
 
     `name` is the file name for errors. Raises `InputError` for an invalid line, or for too many lines.
     """
@@ -127,16 +128,15 @@ def _convert_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
         raise InputError(
             f"{name}: more than {MAX_TERMS:,} terms; choose those that name a dimension"
         )
-    return [_check_line(source, term, dimension) for source, term, dimension in lines]
+    return [_check_line(location, term, dimension) for location, term, dimension in lines]
 
 
-def _check_line(source: str, term: str, dimension: object) -> tuple[str, str]:
-    """Return a line's term and dimension name, each tidied up.
+def _check_line(location: str, term: str, dimension: object) -> tuple[str, str]:
+    """Tidy up and check a line's term and dimension name. `location` is the line's place, for errors.
 
     Raises `InputError` if the term is too long or has no letter or digit, or if there's no dimension.
     """
-    # `short_line` also shortens. Keep one character more than allowed, so that the check below still notices
-    # a long term.
+    # Allow one character too many here. Otherwise, a long term would be cut to an allowed one.
     one_line_term = short_line(term, MAX_TERM_LENGTH + 1)
     dimension_name = str(dimension).strip()
 
@@ -148,7 +148,7 @@ def _check_line(source: str, term: str, dimension: object) -> tuple[str, str]:
 
     wanted = f"expected TERM: DIMENSION, the term of at most {MAX_TERM_LENGTH} characters"
     got = short_line(f"{term}: {dimension}", 100)
-    raise InputError(f"{source}: {wanted}, got {got!r}")
+    raise InputError(f"{location}: {wanted}, got {got!r}")
 
 
 def add_terms(
@@ -212,22 +212,23 @@ def _group_new_terms(
 
 
 def _list_known_terms(rubric: ScoreRubric) -> dict[str, set[str]]:
-    """List the casefolded terms of each dimension. Its name is one of them."""
+    """Map each dimension to its casefolded terms. A dimension's name counts as one of its terms."""
     known_terms = {}
     for name, dimension in rubric.dimensions.items():
-        own_terms = [name, *dimension.terms]
-        known_terms[name] = {term.casefold() for term in own_terms}
+        name_and_terms = [name, *dimension.terms]
+        known_terms[name] = {term.casefold() for term in name_and_terms}
     return known_terms
 
 
 def _insert_terms(dimensions: Any, name: str, terms: Sequence[str]) -> None:  # noqa: ANN401 - the parser's mapping
-    """Insert terms into the dimension `name` of a parsed rubric file, so that comments stay in place."""
-    _expand_question(dimensions, name)
+    """Insert terms into the dimension `name` of a parsed rubric file. All comments stay in place."""
+    _expand_question(dimensions, name)  # a dimension in the short form has no place for terms
     dimension = dimensions[name]
     if not dimension.get("terms"):
         _add_empty_terms(dimension)
 
-    # The parser attaches a comment after the list to the list's last item, so insert at the front.
+    # If a comment follows the list, the parser keeps it with the last item. That item has to stay last, so
+    # insert at the front.
     for term in reversed(terms):
         dimension["terms"].insert(0, term)
 
@@ -241,11 +242,11 @@ def _expand_question(dimensions: Any, name: str) -> None:  # noqa: ANN401 - the 
 
 
 def _add_empty_terms(dimension: Any) -> None:  # noqa: ANN401 - the parser's mapping
-    """Add an empty list of terms to a dimension, but not as its last key."""
-    dimension.pop("terms", None)  # an empty list or null
+    """Add an empty list of terms to a dimension without terms."""
+    dimension.pop("terms", None)  # the key can be there already, with an empty list or null
 
-    # To the parser, a comment after a dimension belongs to the dimension's last key. A key added at the end
-    # would come after that comment, so make it the second key, or the first if there's only one other.
+    # If a comment follows the dimension, the parser keeps it with the last key. That key has to stay last, so
+    # insert the terms before it.
     has_several_keys = len(dimension) > 1
     position = 1 if has_several_keys else 0
     dimension.insert(position, "terms", [])
