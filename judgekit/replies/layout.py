@@ -212,18 +212,18 @@ class _ObjectSearch:
     def __init__(self, raw: str) -> None:
         self.raw = raw
         self.next_brace = raw.find("{")  # or -1
-        self.tried_braces = 0  # number of braces tried as the start of an object
+        self.tried_brace_count = 0  # braces tried as the start of an object
         self.last_end = 0  # end of the last object
 
     def includes(self, position: int) -> bool:
         """Whether a position is in an object. Positions have to be asked in ascending order."""
-        while 0 <= self.next_brace < position and self.tried_braces < _MAX_OBJECTS:
+        while 0 <= self.next_brace < position and self.tried_brace_count < _MAX_OBJECTS:
             self._skip_object()
         return position < self.last_end
 
     def _skip_object(self) -> None:
         """Skip the object that starts at `next_brace`. If it isn't valid JSON, only skip the brace."""
-        self.tried_braces += 1
+        self.tried_brace_count += 1
         object_end = find_exact_end(self.raw, self.next_brace)
         if object_end is None:
             self.next_brace = self.raw.find("{", self.next_brace + 1)

@@ -220,7 +220,7 @@ def scan(raw: str) -> deque[Object]:
             previous.tail = raw[
                 reader.object_end : start
             ]  # `reader.end` is still the previous object's
-            is_restart = start == reader.last_restart  # inside an unclosed string of `previous`
+            is_restart = start == reader.last_restart_pos  # inside an unclosed string of `previous`
             outer = _find_outer(previous, is_restart=is_restart)
 
         item = reader.read(start)
@@ -264,7 +264,9 @@ class _Reader:
         self.entry_count = 0  # number of objects, keys and items
         # How often an object inside an unclosed string can still be read.
         self.restarts_left = MAX_RESTARTS
-        self.last_restart = -1  # start of the last object found inside an unclosed string, or -1
+        self.last_restart_pos = (
+            -1
+        )  # start of the last object found inside an unclosed string, or -1
         self.unclosed_string_start = -1  # start of the current object's unclosed string, or -1
         self.is_broken = False  # whether the current object can't be read any further
         self.has_bare_key = False  # whether the last key had no quotes
@@ -470,5 +472,7 @@ class _Reader:
             self.pos = end
         else:
             self.restarts_left -= 1
-            self.last_restart = restart  # so that `scan` knows that this object is inside a string
+            self.last_restart_pos = (
+                restart  # so that `scan` knows that this object is inside a string
+            )
             self.pos = restart
