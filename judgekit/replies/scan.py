@@ -264,9 +264,8 @@ class _Reader:
         self.entry_count = 0  # number of objects, keys and items
         # How often an object inside an unclosed string can still be read.
         self.restarts_left = MAX_RESTARTS
-        self.last_restart_pos = (
-            -1
-        )  # start of the last object found inside an unclosed string, or -1
+        # The start of the last object found inside an unclosed string, or -1.
+        self.last_restart_pos = -1
         self.unclosed_string_start = -1  # start of the current object's unclosed string, or -1
         self.is_broken = False  # whether the current object can't be read any further
         self.has_bare_key = False  # whether the last key had no quotes
@@ -472,7 +471,6 @@ class _Reader:
             self.pos = end
         else:
             self.restarts_left -= 1
-            self.last_restart_pos = (
-                restart  # so that `scan` knows that this object is inside a string
-            )
+            # This tells `scan` that the object is inside a string.
+            self.last_restart_pos = restart
             self.pos = restart
