@@ -200,7 +200,7 @@ def places(text: str) -> None:
 def settings(text: str) -> None:
     """Read a text as lines that set passwords: behind a name, in quotes, in a list, in XML."""
     for line in (text, f"password={text}", f'password: "{text}', f"api_keys: [{text}"):
-        list(of("redaction.setting_lines.find_set_values")(line, 0, len(line)))
+        list(of("redaction.setting_lines.find_in_settings")(line, 0, len(line)))
 
 
 def tables(text: str) -> None:
@@ -343,7 +343,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     ),
     "retrieval.sources.claude_memory.read_body_text": memory,
     "redaction.blocks.find_block_secrets": places,
-    "redaction.setting_lines.find_set_values": settings,
+    "redaction.setting_lines.find_in_settings": settings,
     "git.normalise_address": lambda text: of("git.normalise_address")(text[:4_000], "/"),
     **dict.fromkeys(
         (

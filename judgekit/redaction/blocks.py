@@ -114,11 +114,12 @@ def _find_recovery_codes(lower_text: str, start: int, end: int) -> Iterator[Secr
 
 
 def _find_phrases(lower_text: str) -> Iterator[SecretMatch]:
-    """Yield the seed phrases of crypto wallets: 12 to 24 common words, after a name or alone on a line."""
-    # A phrase alone on a line could be a sentence, and sentences have more inflected words.
+    """Yield the seed phrases of crypto wallets, which consist of 12 to 24 common words."""
+    # Words alone on a line could be a sentence, but a sentence has more inflected words.
     yield from _search_phrases(
         lower_text, "lone_phrase", _PHRASE_WORD_COUNTS, max_inflected_fraction=1 / 6
     )
+    # After a name such as "seed phrase", all words may be inflected.
     has_name = any(name in lower_text for name in _PHRASE_NAMES)
     if has_name:
         yield from _search_phrases(
@@ -138,20 +139,19 @@ def _search_phrases(
     added = "\n"
     for match in PATTERNS[pattern].finditer(added + lower_text):
         words = re.findall(r"[a-z]{3,8}", match["value"])
-        if len(words) in word_counts and _has_base_words(words, max_inflected_fraction):
+        if len(words) in word_counts and not _is_prose(words, max_inflected_fraction):
             start, end = match.span("value")
             yield SecretMatch(start - len(added), end - len(added), SEED_PHRASE_KIND)
 
 
-def _has_base_words(words: list[str], max_inflected_fraction: float) -> bool:
-    """Whether words are base words, such as "walk", as in seed phrases.
-
-    Inflected words, such as "walked", are a sign of prose.
-    """
+def _is_prose(words: list[str], max_inflected_fraction: float) -> bool:
+    """Whether words are a sentence, rather than a seed phrase."""
+    has_function_word = PATTERNS["prose"].search(" ".join(words))  # such as "the" or "with"
+    if has_function_word:
+        return True
+    # A seed phrase has base words, such as "walk". A sentence also has inflected ones, such as "walked".
     inflected = [word for word in words if PATTERNS["inflected"].search(word)]
-    has_too_many_inflected = len(inflected) > max_inflected_fraction * len(words)
-    is_prose = bool(PATTERNS["prose"].search(" ".join(words)))
-    return not has_too_many_inflected and not is_prose
+    return len(inflected) > max_inflected_fraction * len(words)
 
 
 _JWK_SEARCH_CHARS = (

@@ -94,13 +94,11 @@ def _fold(char: str) -> str:
     if category in _ASCII_BY_CATEGORY:  # a mark, invisible character, blank, dash or quote
         return _ASCII_BY_CATEGORY[category]
 
-    # Leave a ligature such as ﬁ unchanged, because it decomposes into two letters, and the number of
-    # characters must stay the same.
     decomposed = unicodedata.normalize("NFKD", char)
     base_letter = decomposed[0]
-    accents = decomposed[1:]  # as in é
-    is_single_letter = all(map(unicodedata.combining, accents))
-    if not is_single_letter:
+    has_only_accents = all(map(unicodedata.combining, decomposed[1:]))  # as in é
+    if not has_only_accents:
+        # A ligature such as ﬁ becomes two letters, but the number of characters must stay the same.
         return char
 
     lookalike = base_letter.translate(_LATIN_BY_LOOKALIKE)  # for letters of other alphabets
@@ -124,10 +122,13 @@ def _translate_word(word: str) -> str:
 
 
 def _strip_styles(word: str) -> str:
-    """Make styled letters and small capitals plain. A few may be symbols, so they stay."""
+    """Make a word's styled letters plain, and its small capitals too."""
+    # A single styled letter may be a mathematical symbol.
     unstyled = "".join(map(_strip_style, word))
     if _count_styled_letters(word, unstyled) >= _MIN_STYLED_LETTERS:
         word = unstyled
+
+    # One or two small capitals may be phonetic symbols.
     small_capitals = [char for char in word if ord(char) in _LATIN_BY_SMALL_CAPITAL]
     if len(small_capitals) >= _MIN_SMALL_CAPITALS:
         word = word.translate(_LATIN_BY_SMALL_CAPITAL)
@@ -144,21 +145,24 @@ def _count_styled_letters(word: str, unstyled: str) -> int:
 
 
 def _translate_greek(word: str, translated: str) -> str:
-    """Replace Greek lookalikes as well, but return the original word if it isn't a disguised Latin one.
+    """Replace a word's Greek lookalikes, or return `word` if it isn't a disguised Latin one.
 
-    `translated` is the word without its Cyrillic and Armenian lookalikes.
+    In `translated`, the word's Cyrillic and Armenian lookalikes are already replaced.
     """
     latin = translated.translate(_LATIN_BY_GREEK)
     return latin if _is_greek_disguise(translated, latin) else word
 
 
-def _is_greek_disguise(word: str, translated: str) -> bool:
-    """Whether a word is Latin with Greek lookalikes, which `translated` has replaced.
+def _is_greek_disguise(word: str, latin: str) -> bool:
+    """Whether a word is a Latin one with some letters replaced by Greek lookalikes.
 
-    Formulas also mix Greek and Latin letters, so only a long word in lower case counts. Its first letter may
-    be a capital.
+    `latin` is the word with these lookalikes changed back to Latin letters.
     """
+    has_unknown_letter = not latin.isascii()
+    if has_unknown_letter:
+        return False
+    # Formulas also mix Greek and Latin letters, but they're shorter, or have capitals inside.
+    is_long = len(latin) >= _MIN_GREEK_WORD_LETTERS
     latin_part = "".join(char for char in word if char.isascii())
     is_lower_or_capitalised = bool(re.fullmatch("[A-Za-z]?[a-z]+", latin_part))
-    is_long = len(translated) >= _MIN_GREEK_WORD_LETTERS
-    return translated.isascii() and is_long and is_lower_or_capitalised
+    return is_long and is_lower_or_capitalised

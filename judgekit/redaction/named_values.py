@@ -84,16 +84,18 @@ def _drop_suffixes(words: list[str]) -> list[str]:
 
 
 def _is_weak_name(last_three: str, last_word: str) -> bool:
-    """Whether a name ends with a weak name, such as `session`, or with "key" or "auth", as in `oauth`.
+    """Whether a name ends with a word that can also have other meanings, such as `session` or `auth`.
 
     `last_three` are the name's last three words, joined, and `last_word` is the last of them.
     """
     weak_name = PATTERNS["weak"].search(last_three)
     if weak_name is None:
         return False
-    # A longer word only contains the weak name by coincidence, as in `obsession`, except for two endings.
     is_whole_word = last_word == weak_name[0]
-    return is_whole_word or last_word.endswith(("key", "auth"))
+    # Most weak names end a longer word by coincidence, as in `obsession`. But "key" and "auth" also belong to
+    # joined words, as in `oauth`.
+    ends_with_key_or_auth = last_word.endswith(("key", "auth"))
+    return is_whole_word or ends_with_key_or_auth
 
 
 def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
@@ -134,8 +136,8 @@ def _is_named_secret(text: str, match: re.Match[str], value: _Value, name_class:
 
     if not value.is_quoted:
         return _is_bare_secret(text, match, value.text, name_class)
-    # After most names, `_is_quoted_secret` asks for digits or random characters. Words joined by hyphens have
-    # neither.
+    # After a name such as `secret`, `_is_quoted_secret` asks for digits or random characters. Words joined by
+    # hyphens have neither. Words with blanks only follow a password's name, which asks for neither.
     is_hyphenated_passphrase = is_passphrase and "-" in value.text
     if is_hyphenated_passphrase:
         return True
@@ -143,23 +145,24 @@ def _is_named_secret(text: str, match: re.Match[str], value: _Value, name_class:
 
 
 def _choose_kind(match: re.Match[str], name_class: str) -> str:
-    """Choose the kind of a secret, which the text's readers will see in place of it."""
+    """Choose the kind of a secret, such as "token". In the redacted text, it replaces the secret."""
     if name_class in _PASSWORD_CLASSES:
         return "password"
-    core = match["core"]
+    core = match["core"]  # the name's main part, such as "key" in `api_key_2`
     return core if core in {"key", "secret"} else "token"
 
 
 def _is_stand_in(text: str, value: _Value, *, is_password: bool) -> bool:
     """Whether a value only stands for a secret: a setting's name, placeholder, variable or regex."""
-    is_constant = value.text.isupper() and not value.text.isalnum()  # such as DB_PASSWORD
-    if is_password and is_constant:
+    # A setting's name has an underscore, as in `DB_PASSWORD`. Capitals and digits alone can be a password.
+    is_setting_name = value.text.isupper() and not value.text.isalnum()
+    if is_password and is_setting_name:
         return True
 
     has_blank = any(map(str.isspace, value.text))
     is_quoted_word = value.is_quoted and not has_blank
     if is_password and is_quoted_word:
-        # Nearly any quoted word can be a password, so only rule out regexes and references.
+        # Nearly any quoted word can be a password, so only rule out regexes and variables.
         return _is_regex(text, value) or is_reference(value.text)
     return is_placeholder(value.text)
 
@@ -183,9 +186,11 @@ class _Value(NamedTuple):
 def _read_value(text: str, match: re.Match[str]) -> _Value:
     """Read the matched value as written in the text, since `match` only has it in lower case."""
     start, end = match.span("value")
+    # Parentheses count as quotes, because Perl has strings such as `q(…)`.
     is_quoted = text[start] in "\"'`("
     if not is_quoted:
-        return _Value(start, text[start:end].rstrip(".,:"), is_quoted)
+        without_punctuation = text[start:end].rstrip(".,:")
+        return _Value(start, without_punctuation, is_quoted)
 
     # Remove the quotes, and a scheme such as `Bearer` before a token.
     inner_start = start + 1
@@ -227,7 +232,8 @@ def _is_passphrase(match: re.Match[str], value: str, *, is_password: bool) -> bo
 
 def _is_hyphenated_phrase(match: re.Match[str], value: str) -> bool:
     """Whether a value after a secret's name is a passphrase such as `maple-river-candle-orbit`."""
-    if not value.islower() or "-" not in value or " " in value:
+    is_hyphenated = "-" in value and " " not in value
+    if not is_hyphenated or not value.islower():
         return False
     name = match["core"] + match["tail"]  # such as "password" and "_2"
     return is_phrase(value) and bool(PATTERNS["secret_name"].search(name))
@@ -269,20 +275,20 @@ def _is_quoted_secret(text: str, match: re.Match[str], value: str, name_class: s
         is_mere_path = value.startswith("/") and not is_mixed(value)
         return not is_mere_path
     if name_class == "short":  # such as `pw`
-        is_long_enough = is_mixed(value) or len(value) >= _MIN_SHORT_PASSWORD_CHARS
-        return is_long_enough and not is_code(value)
+        if is_code(value):
+            return False
+        # With letters and digits, even a short value is a password.
+        return is_mixed(value) or len(value) >= _MIN_SHORT_PASSWORD_CHARS
     if name_class == "weak":  # such as `session`
         return is_weak_secret(value) or _is_encryption_key(text, match, value)
     return _is_quoted_token(value)  # the class "secret", such as `api_key`
 
 
 def _is_encryption_key(text: str, match: re.Match[str], value: str) -> bool:
-    """Whether a value is hexadecimal, and the line before it mentions encryption.
-
-    Without the mention, it could just be a hash.
-    """
+    """Whether a value is a hexadecimal encryption key."""
+    # It could just be a hash, unless the text before it on the same line mentions encryption.
     text_before = _read_line_before(text, match.start())
-    is_about_encryption = bool(PATTERNS["secretive"].search(text_before))
+    is_about_encryption = bool(PATTERNS["encryption_word"].search(text_before))
     return is_about_encryption and bool(PATTERNS["hex_key"].match(value))
 
 
@@ -362,19 +368,17 @@ def _is_bare_password(text: str, match: re.Match[str], value: str, name_class: s
 
 
 def _looks_like_password(value: str, name_class: str) -> bool:
-    """Whether a value looks more like a password than a plain word does."""
+    """Whether a value looks like a password, rather than a plain word."""
     if name_class == "short":
         return is_human_password(value)
     has_digit = any(map(str.isdigit, value))
+    # An identifier only has letters, digits and underscores.
     has_symbol = not value.isidentifier()
     return has_digit or has_symbol
 
 
 def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_setting_line: bool) -> bool:
-    """Whether an unquoted value with a name such as `secret` or `token` is a secret.
-
-    If the line is only a setting, a shorter value is enough.
-    """
+    """Whether an unquoted value with a name such as `secret` or `token` is a secret."""
     if is_snake_case(value):  # a variable
         return False
 
@@ -385,9 +389,13 @@ def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_setting_
         return len(value) >= MIN_TOKEN
 
     looks_random = is_mixed(value) or is_generated(value)
+    if not looks_random:
+        return False
+    # If the line is only a setting, the value can be short. But then it mustn't look like a version, such as
+    # `1.2.3-rc1`.
     can_be_short = is_setting_line and is_strange(value)
     min_length = MIN_TOKEN if can_be_short else MIN_BARE_TOKEN
-    return looks_random and len(value) >= min_length
+    return len(value) >= min_length
 
 
 def _is_in_settings_file(text: str, match: re.Match[str]) -> bool:
@@ -397,24 +405,25 @@ def _is_in_settings_file(text: str, match: re.Match[str]) -> bool:
     """
     if match["operator"] != "=":
         return _is_yaml_setting(text, match)
-    if _is_before_next_setting(text, match):
+    is_connection_part = text.startswith(";", match.end())  # such as `Pwd=x;`
+    if is_connection_part or _is_before_next_setting(text, match):
         return True
 
-    is_connection_part = text.startswith(";", match.end())  # such as `Pwd=x;`
     name = text[match.start("core") : match.end("tail")]
     is_environment_variable = name.isupper()  # such as `DB_PASSWORD=x`
-    if is_connection_part or is_environment_variable:
+    if is_environment_variable:
         return True
 
     if _is_in_properties_line(text, match):
-        # A properties file has no blanks around the operator, as in `db.password=x`.
-        return match.end("tail") == match.start("operator")
+        # In a properties file, `=` comes right after the name, as in `db.password=x`.
+        return match.start("operator") == match.end("tail")
     return _is_ini_setting(text, match)
 
 
 def _is_yaml_setting(text: str, match: re.Match[str]) -> bool:
     """Whether a setting is alone on its line, such as `password: x`, with a value in lower case."""
     has_yaml_operator = match["operator"] == ":" and _read_gap(text, match) == " "
+    # A capitalised word may be a form's text, as in `Password: Required`.
     value_start, value_end = match.span("value")
     is_lower = text[value_start:value_end].islower()
     return has_yaml_operator and is_lower and _is_alone_except_prefix(text, match)

@@ -34,9 +34,9 @@ def find_private_keys(text: str, lower_text: str) -> Iterator[Span]:
 def _find_keys_with_header(text: str, lower_text: str) -> Iterator[Span]:
     """Yield the spans of private keys after a header such as `-----BEGIN PRIVATE KEY-----`."""
     search_start = 0
-    line_end = -1  # the end of the latest header's line. None was found yet.
+    line_end = -1  # the end of the line with the previous header
     while header := PATTERNS["header"].search(lower_text, search_start):
-        # A long line can have many headers. So that the search stays linear, find its end only once.
+        # A long line can have many headers, and finding its end for each of them would be slow.
         is_on_new_line = header.end() > line_end
         if is_on_new_line:
             line_end, _ = _find_line_break(text, header.end())
@@ -60,20 +60,18 @@ def _include_dashes(text: str, header_start: int) -> int:
 
 
 def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Iterator[Span]:
-    """Merge a private key's header, the span from `start` to `end`, with the pieces of the key that follow.
+    """Merge a private key's header, from `start` to `end`, with the pieces of the key after it.
 
-    Pieces are merged if only line prefixes such as `> ` or a few header fields separate them.
+    If other text interrupts the key, yield a span for each part.
     """
     for piece_start, piece_end in pieces:
         text_between = text[end:piece_start]
-        is_line_prefix = PATTERNS["between"].fullmatch(text_between)
-        belongs_together = is_line_prefix or PATTERNS["short_fields"].fullmatch(text_between)
-        if belongs_together:
-            end = max(end, piece_end)
-        else:
+        has_only_prefixes = PATTERNS["between"].fullmatch(text_between)  # such as `> `
+        is_next_piece = has_only_prefixes or PATTERNS["short_fields"].fullmatch(text_between)
+        if not is_next_piece:
             yield start, end
             start = piece_start
-            end = piece_end
+        end = piece_end
     yield start, end
 
 
@@ -92,9 +90,12 @@ def _find_key_start(text: str, footer_start: int, search_start: int) -> int:
 
     The search stops at `search_start`, or after `_MAX_LINES` lines.
     """
-    # Start at the footer's line, or at the footer if there's no line above.
     line_break = text.rfind("\n", search_start, footer_start)
-    key_start = line_break + 1 if line_break >= 0 else footer_start
+    has_line_above = line_break >= 0
+    if not has_line_above:
+        return footer_start
+
+    key_start = line_break + 1  # the start of the footer's line
 
     for _ in range(_MAX_LINES):
         line_start = _find_line_above(text, key_start, search_start)
@@ -147,18 +148,19 @@ def _find_key_pieces(text: str, start: int, line_end: int) -> tuple[list[Span], 
     next header, or after too many lines that don't look like a key.
     """
     pieces: list[Span] = []
-    other_line_count = 0
+    other_line_count = 0  # lines that don't look like a key
     search_end = start
-    for position, position_end, next_line in _list_lines(text, start, line_end):
-        line = _read_key_line(text, position, position_end)
+    for current_start, current_end, next_start in _list_lines(text, start, line_end):
+        line = _read_key_line(text, current_start, current_end)
         pieces += line.pieces
         if line.footer:
             return _add_footer(text, pieces, line.footer), line.footer.end()
         if line.next_header:
             return pieces, line.next_header.start()
 
-        search_end = next_line
-        other_line_count += line.is_other
+        search_end = next_start
+        if line.is_other:
+            other_line_count += 1
         if other_line_count > _MAX_OTHER_LINES:
             break
 
@@ -189,24 +191,25 @@ def _find_last_line_without_footer(text: str, pieces: list[Span], search_end: in
     return _find_last_line(text, last_end, end)
 
 
-def _read_key_line(text: str, position: int, line_end: int) -> _KeyLine:
-    """Find a key's pieces between `position` and the line's end, the next header or the footer."""
-    next_header = PATTERNS["header"].search(text, position, line_end)
+def _read_key_line(text: str, start: int, line_end: int) -> _KeyLine:
+    """Find a key's pieces between `start` and the line's end, the next header or the footer."""
+    next_header = PATTERNS["header"].search(text, start, line_end)
     end = next_header.start() if next_header else line_end
-    footer = PATTERNS["end"].search(text, position, end)
+    footer = PATTERNS["end"].search(text, start, end)
     if footer:
         end = footer.start()
 
-    # An escaped line break, `\n`, ends with a letter, so a piece after it would seem to start inside a word.
-    # In a slice, patterns can't see that letter.
-    line = text[position:end]
+    # Search in a slice, to hide the text before the line. The "n" of an escaped line break, `\n`, would
+    # otherwise look like the first letter of a word, so that no piece could start after it.
+    line = text[start:end]
     is_field = bool(PATTERNS["field"].match(line))
     spans = _find_key_spans(line, is_field=is_field)
-    pieces = [(position + span_start, position + span_end) for span_start, span_end in spans]
+    pieces = [(start + span_start, start + span_end) for span_start, span_end in spans]
 
-    has_words = bool(line.strip(_LINE_PREFIX_CHARS))
+    is_empty = not line.strip(_LINE_PREFIX_CHARS)
     looks_like_key = bool(spans) or is_field
-    return _KeyLine(pieces, footer, next_header, is_other=has_words and not looks_like_key)
+    is_other = not is_empty and not looks_like_key
+    return _KeyLine(pieces, footer, next_header, is_other=is_other)
 
 
 def _add_footer(text: str, pieces: list[Span], footer: re.Match[str]) -> list[Span]:
@@ -226,9 +229,9 @@ def _find_key_spans(line: str, *, is_field: bool) -> list[Span]:
     # unbroken runs of characters that keys consist of
     spans = [match.span() for match in PATTERNS["material"].finditer(line)]
     if is_field:
-        # A header field usually contains ordinary text. A very long word in it is part of a key.
-        is_any_long = any(end - start >= _MIN_KEY_CHARS_IN_FIELD for start, end in spans)
-        return spans if is_any_long else []
+        # A header field usually contains ordinary text. But with a very long word, it's part of the key.
+        has_long_word = any(end - start >= _MIN_KEY_CHARS_IN_FIELD for start, end in spans)
+        return spans if has_long_word else []
     if spans:
         return spans
 

@@ -91,12 +91,12 @@ def _replace(text: str, matches: Sequence[SecretMatch]) -> tuple[str, int]:
 def _find_at_any_depth(text: str, depth: int) -> Iterator[SecretMatch]:
     """Yield the secrets in a text and in its encoded parts, up to `depth` layers of encoding.
 
-    Positions always refer to `text`. For a secret in an encoded part, that's where the encoded part is.
+    A secret in an encoded part has the position of the entire part.
     """
     from judgekit.redaction import secret_search  # noqa: PLC0415 - imported lazily because it compiles patterns
 
     if not text.isascii():
-        text = fold_to_ascii(text)
+        text = fold_to_ascii(text)  # keeps all positions
 
     # Folding replaced combining and invisible characters with NUL. Search a view without them. Removing NUL
     # isn't a layer of encoding, so the depth stays the same.
@@ -122,7 +122,8 @@ def _find_in_views(text_views: Iterable[View], depth: int) -> Iterator[SecretMat
     """
     for view in text_views:
         for match in _find_at_any_depth(view.text, depth):
-            # A character of the view can stand for several of the text, so it has a start and an end there.
+            # One character of a view can come from several in the text, such as "A" from `%41`. So each has a
+            # start and an end in the text.
             last_position = match.end - 1
             start, _ = view.locate(match.start)
             _, end = view.locate(last_position)
@@ -265,7 +266,7 @@ def _find_windows(
 
     A window contains the lines of its matches, plus one line before and one after.
     """
-    # the current window
+    # The current window. At first, it's empty, at the text's start.
     start = 0
     end = 0
     matches: list[re.Match[str]] = []
@@ -276,13 +277,13 @@ def _find_windows(
             matches.append(match)
             continue
 
-        # A line between the current window and the match starts a new window. Without one, the current
-        # window is extended.
-        line_above = _find_line_above(text, match.start(), search_start=end)
-        if line_above is not None:
+        # If the line above the match is after the current window, start a new window there. Otherwise, extend
+        # the current window.
+        new_start = _find_line_above(text, match.start(), search_start=end)
+        if new_start is not None:
             if matches:
                 yield start, end, matches
-            start = line_above
+            start = new_start
             matches = []
         end = _find_next_line_end(text, match.end())
         matches.append(match)
@@ -291,8 +292,11 @@ def _find_windows(
 
 
 def _find_line_above(text: str, position: int, search_start: int) -> int | None:
-    """Return the start of the line above `position`, or None if it doesn't start after `search_start`."""
-    line_break = text.rfind("\n", search_start, position)
+    """Return the start of the line above the one at `position`.
+
+    Return None if there's no line break between `search_start` and that start.
+    """
+    line_break = text.rfind("\n", search_start, position)  # the end of the line above
     if line_break < 0:
         return None
     break_above = text.rfind("\n", search_start, line_break)
@@ -379,24 +383,28 @@ def _decode_text(data: bytes) -> str:
 
 
 def _view_joined_lists(text: str, patterns: Mapping[str, re.Pattern[str]]) -> Iterator[View]:
-    """Yield views of the lists that code joins, such as `"".join(["sk-", "ant-", …])`."""
+    """Yield views in which the strings of a list are joined, as by `"".join(["sk-", "ant-", …])`."""
     may_join = "join" in text or "concat" in text or "printf" in text
     if not may_join:
         return
+    # The pattern matches the separator between two strings, such as `", "`.
     for start, end, separators in _find_windows(text, patterns["list"]):
         search_start = max(0, start - _LIST_REACH)
-        is_joined = patterns["joins"].search(text, search_start, end + _LIST_REACH)
-        if is_joined:
+        search_end = end + _LIST_REACH
+        has_join_nearby = patterns["joins"].search(text, search_start, search_end)
+        if has_join_nearby:
             removals = [(*separator.span(), "") for separator in separators]
             yield _make_view(text, start, end, removals)
 
 
 def _view_broken_tokens(text: str, patterns: Mapping[str, re.Pattern[str]]) -> Iterator[View]:
-    """Yield views of the tokens broken over lines, without the gaps."""
-    may_be_broken = "\n" in text and _BROKEN_SECRET_WORDS.pattern_for(text).search(text)
-    if not may_be_broken:
+    """Yield views in which tokens that a line break splits are joined again."""
+    # The search for tokens is slow, so first look for the beginning of one, such as `ghp_`.
+    may_have_token = "\n" in text and _BROKEN_SECRET_WORDS.pattern_for(text).search(text)
+    if not may_have_token:
         return
     for start, end, tokens in _find_windows(text, patterns["broken"]):
+        # A gap is the line break inside a token, with an indent or a prefix such as `> `.
         removals = [(*token.span("gap"), "") for token in tokens]
         yield _make_view(text, start, end, removals)
 
@@ -492,8 +500,8 @@ def _decode_part(encoded: str, encoding: str) -> str:
     is_utf_16 = not any(data[1::2])
     if is_utf_16:
         data = data[::2]
-    data = data.rstrip(b"\0")
 
+    data = data.rstrip(b"\0")  # C strings end with a zero
     unprintable = data.translate(None, delete=_PRINTABLE)
     return "" if unprintable else data.decode("ascii")
 

@@ -23,14 +23,14 @@ _SHUFFLED_CHANGE_RATE = 0.4  # change rate between kinds of characters; names in
 
 @functools.lru_cache(4096)
 def is_reference(value: str) -> bool:
-    """Whether a value isn't a secret itself: a variable, call, type, state, path or placeholder."""
+    """Whether a value only refers to a secret, such as `$PASSWORD`, or stands in for one, such as `***`."""
     without_punctuation = value.strip().rstrip(".,;:")
     text = without_punctuation.strip("\"'`")  # without quotes
     has_only_symbols = not any(map(str.isalnum, text))  # such as `***`
-    if has_only_symbols or _is_type_or_state(text):
+    if has_only_symbols or _is_type_or_state(text):  # such as `string` or `expired`
         return True
 
-    # Such as `${NAME}` or `~/key`.
+    # such as `${NAME}` or `~/key`
     is_template_or_path = bool(PATTERNS["reference"].fullmatch(text))
     is_placeholder = bool(PATTERNS["stand_in"].fullmatch(text))  # such as `your-password`
     if is_template_or_path or is_placeholder:
@@ -53,18 +53,21 @@ def _is_expression(text: str) -> bool:
     """Whether a string that looks like code is an expression, such as `user.name(1)`."""
     text = text.lstrip("&*!-")  # operators
     callee = PATTERNS["bracket"].split(text, maxsplit=1)[0]  # "user.name" in "user.name(1)"
-    names = PATTERNS["member"].split(callee)
-    has_variable = any(map(is_variable, names))
+    names = PATTERNS["member"].split(callee)  # "user" and "name"
+    if any(map(is_variable, names)):
+        return True
     after_callee = text[len(callee) :]
-    has_open_bracket = after_callee in ("(", "[")  # the arguments are on the next lines
-    if has_variable or has_open_bracket:
+    continues_on_next_line = after_callee in ("(", "[")
+    if continues_on_next_line:
         return True
 
-    # Random characters rarely have balanced brackets, and change between cases and digits more often.
+    # Otherwise, it could be a random password that contains brackets. These are rarely balanced.
     is_balanced = text.count("(") == text.count(")")
-    is_shuffled = change_rate("".join(names)) >= _SHUFFLED_CHANGE_RATE
-    looks_random = is_shuffled or is_mixed(callee)
-    return is_balanced and not looks_random
+    if not is_balanced:
+        return False
+    # A random password has digits, or switches between lower and upper case more often than a name.
+    switches_often = change_rate("".join(names)) >= _SHUFFLED_CHANGE_RATE
+    return not switches_often and not is_mixed(callee)
 
 
 def _is_shell_variable(name: str) -> bool:
@@ -88,19 +91,22 @@ def is_variable(value: str) -> bool:
     has_code_segment = any(segment in _CODE_SEGMENTS for segment in segments)
     if has_code_segment or _is_snake_case(value, segments):
         return True
-    # Words that are common in code, such as "config", are in only one of 400 random strings of 12 letters.
+    # Longer words that are common in code, such as "config", may be anywhere in the value. A password rarely
+    # has one by chance: only 1 in 400 random strings of 12 letters does.
     lower_value = value.lower()
     return any(word in lower_value for word in _CODE_WORDS)
 
 
 def _is_snake_case(value: str, segments: list[str]) -> bool:
-    """Whether a value is multiple words joined by `_`, all in the same case and without digits.
+    """Whether a value is multiple words joined by `_`, such as `max_length` or `MAX_LENGTH`.
 
-    `segments` are the parts between underscores. Very short ones don't count as words.
+    `segments` are the value's parts, split at underscores and capitals.
     """
-    if any(map(str.isdigit, value)):
+    has_digit = any(map(str.isdigit, value))
+    is_in_one_case = value in (value.lower(), value.upper())
+    if has_digit or not is_in_one_case:
         return False
+    # Very short segments don't count as words.
     words = [segment for segment in segments if len(segment) >= _MIN_WORD_LETTERS]
     has_inner_underscore = "_" in value.strip("_")
-    is_in_one_case = value in (value.lower(), value.upper())
-    return has_inner_underscore and len(words) > 1 and is_in_one_case
+    return has_inner_underscore and len(words) > 1

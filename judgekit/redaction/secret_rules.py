@@ -43,13 +43,16 @@ _PLAIN_LETTER_BY_ACCENTED = str.maketrans("łøđðəıß", "loddeis")
 
 def _list_spellings(word: str) -> set[str]:
     """List a word's possible spellings in a text that was folded to ASCII and lowercased."""
-    spellings = {word.lower(), word.lower().translate(_PLAIN_LETTER_BY_ACCENTED)}
-    # The folded spelling depends on the word's original case.
-    for original in (word, word.lower(), word.upper(), word.capitalize()):
+    lower_word = word.lower()
+    # People may type letters such as `ł` without the accent.
+    spellings = {lower_word, lower_word.translate(_PLAIN_LETTER_BY_ACCENTED)}
+    # The text may have the word in any case. Some letters resemble an ASCII letter only as a capital, such as
+    # the Cyrillic "ve", which then looks like a "B".
+    for cased_word in (word, lower_word, word.upper(), word.capitalize()):
         # Folding turns combining marks into NUL. Texts are searched without NUL.
-        spellings.add(fold_to_ascii(original).replace("\0", "").lower())
-    # A Greek sigma has a special form at the end of a word. If the text has the word with an ending, the
-    # sigma has its usual form.
+        folded_word = fold_to_ascii(cased_word).replace("\0", "")
+        spellings.add(folded_word.lower())
+    # A Greek sigma has a special form at the end of a word, but its usual form if an ending follows.
     with_inner_sigma = {spelling.replace("\u03c2", "\u03c3") for spelling in spellings}
     return spellings | with_inner_sigma
 
@@ -64,27 +67,29 @@ def _list_all_spellings(words: Iterable[str]) -> list[str]:
 
 
 def _add_languages() -> None:
-    """Build the parts of patterns that match "password" in other languages, from the table `languages`.
-
-    Other patterns refer to these parts by name, such as `(?&LANGUAGES)`.
-    """
+    """Add the parts of patterns that match "password" in other languages, such as `(?&LANGUAGES)`."""
     words: list[str] = []
     for row in RULES["languages"].values():
         words += row.split()
     spellings = _list_all_spellings(words)
-    foreign = [spelling for spelling in spellings if not spelling[0].isascii()]  # in other scripts
-    foreign_words = {_find_longest_word(spelling) for spelling in foreign}
-    verbs = _list_all_spellings(RULES["verbs"]["is"].split())  # "is", as in "the password is x"
 
     parts = RULES["parts"]
     parts["LANGUAGES"] = _match_spellings(spellings)
     parts["LANGUAGE_NOUN"] = f"(?:{parts['LANGUAGES']})\\w{{0,5}}"  # with an inflected ending
     parts["LANGUAGES_JOINED"] = _match_joined_spellings(spellings)
-    # A separate rule for words in other scripts allows for a few characters before the value.
-    parts["FOREIGN"] = _match_spellings(foreign)
-    parts["FOREIGN_WORDS"] = " ".join(sorted(foreign_words))
+    _add_other_scripts(spellings)
+
+    # "is", as in "the password is x"
+    verbs = _list_all_spellings(RULES["verbs"]["is"].split())
     parts["VERBS"] = "|".join(map(re.escape, verbs))
-    _split_name_pattern()
+
+
+def _add_other_scripts(spellings: list[str]) -> None:
+    """Add the parts of the rule for words in other scripts, such as Cyrillic."""
+    in_other_scripts = [spelling for spelling in spellings if not spelling[0].isascii()]
+    trigger_words = {_find_longest_word(spelling) for spelling in in_other_scripts}
+    RULES["parts"]["FOREIGN"] = _match_spellings(in_other_scripts)
+    RULES["parts"]["FOREIGN_WORDS"] = " ".join(sorted(trigger_words))
 
 
 def _find_longest_word(spelling: str) -> str:
@@ -98,41 +103,43 @@ def _match_spellings(spellings: list[str]) -> str:
 
 
 def _match_joined_spellings(spellings: list[str]) -> str:
-    """Build a regex of spellings without separators, apostrophes and final digits."""
+    """Build a regex of spellings as one word, such as `motdepasse` for `mot_de_passe`."""
     joined = set()
     for spelling in spellings:
         word = re.sub("[_']", "", spelling)
+        # Names are compared without final digits. A folded letter can be one: the Cyrillic "ze" becomes "3".
         joined.add(word.rstrip(string.digits))
+    # The order of the words doesn't matter, because a match must reach the name's end.
     return "|".join(map(re.escape, sorted(joined)))
 
 
 def _split_name_pattern() -> None:
-    """Split the pattern for names in two: with and without other languages.
+    """Make two patterns for names: with and without other languages.
 
     The one with other languages is slower, so it's only used on texts that need it.
     """
-    # The pattern has the placeholder `(?&OTHER)` for names in other languages. Fill it in a copy.
-    pattern = RULES["names"]["pattern"]
-    RULES["names"]["pattern_of_languages"] = pattern.replace("(?&OTHER)", "|(?&LANGUAGES)")
-    # In the original, it becomes nothing.
+    # The pattern contains `(?&OTHER)` as the place for names in other languages.
+    names = RULES["names"]
+    names["pattern_of_languages"] = names["pattern"].replace("(?&OTHER)", "|(?&LANGUAGES)")
+    # In `pattern` itself, this part stays empty.
     RULES["parts"]["OTHER"] = ""
 
 
 def _list_language_words() -> list[str]:
-    """List the longest word of each name in the table `languages`, in every spelling.
+    """List the trigger words for "password" in other languages.
 
-    A text with such a name contains at least one of these words, so they can trigger the search for it.
+    For an entry of several words, such as `mot_de_passe`, that's only the longest one.
     """
-    words: set[str] = set()
+    trigger_words: set[str] = set()
     for row in RULES["languages"].values():
-        names = row.split()
-        for spelling in _list_all_spellings(names):
-            words.add(_find_longest_word(spelling))
-    return sorted(words)
+        for spelling in _list_all_spellings(row.split()):
+            trigger_words.add(_find_longest_word(spelling))
+    return sorted(trigger_words)
 
 
 LANGUAGE_WORDS = _list_language_words()
 _add_languages()
+_split_name_pattern()
 
 
 def _expand_parts(pattern: str) -> str:

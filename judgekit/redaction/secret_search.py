@@ -26,7 +26,7 @@ from judgekit.redaction.secret_rules import (
     find_line_end,
     read_rows,
 )
-from judgekit.redaction.setting_lines import find_set_values
+from judgekit.redaction.setting_lines import find_in_settings
 from judgekit.redaction.values import fits, is_code, is_mixed, is_placeholder
 from judgekit.redaction.vendor_tokens import find_vendor_tokens
 from judgekit.redaction.word_index import AnyWord, WordIndex
@@ -137,7 +137,7 @@ def _lowercase_in_place(text: str) -> str:
 def _find_by_context_or_name(
     text: str, lower_text: str, keyword_spans: list[Span]
 ) -> Iterator[SecretMatch]:
-    """Yield the values that are secrets by their name, or by their context, such as a command-line option."""
+    """Yield the secrets near a keyword: values after a name such as `password`, or an option such as `-p`."""
     foreign_word_pattern = _LANGUAGE_WORDS.pattern_for(lower_text)
     for start, end in keyword_spans:
         has_foreign = bool(foreign_word_pattern.search(lower_text, start, end))
@@ -148,7 +148,7 @@ def _find_by_context_or_name(
             secret = find_named(text, match)
             if secret:
                 yield secret
-        yield from find_set_values(text, start, end)
+        yield from find_in_settings(text, start, end)
 
 
 def _find_by_context(
@@ -161,8 +161,8 @@ def _find_by_context(
     start, end = span
     # The index finds the rules whose trigger words are in the span, so that the others aren't tried.
     rule_index = _build_context_index(include_foreign=include_foreign)
-    for rule in rule_index.find_rules(lower_text[start:end]):
-        kind, _trigger_words, pattern = _CONTEXT_RULES[rule]
+    for rule_number in rule_index.find_rules(lower_text[start:end]):
+        kind, _trigger_words, pattern = _CONTEXT_RULES[rule_number]
         for match in _compile(pattern).finditer(lower_text, start, end):
             secret_span = _locate_secret(text, match)
             if secret_span is not None:
@@ -180,8 +180,9 @@ def _locate_secret(text: str, match: re.Match[str]) -> Span | None:
     if not value or not fits(value, required_look):
         return None
 
-    is_text = group == "sure" or _is_quoted_at(text, value_start)
-    if not is_text and is_code(value):
+    # In quotes, or in a context that's sure to have a secret, it isn't code.
+    can_be_code = group != "sure" and not _is_quoted_at(text, value_start)
+    if can_be_code and is_code(value):
         return None
     return value_start, value_start + len(value)
 
@@ -193,10 +194,7 @@ def _is_quoted_at(text: str, value_start: int) -> bool:
 
 
 def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
-    """Yield the secrets with a recognisable format, and tokens with a vendor's prefix.
-
-    A token that starts like a secret already found isn't yielded again.
-    """
+    """Yield the secrets with a recognisable format, and tokens with a vendor's prefix."""
     # Every secret with a recognisable format contains a long word, and most texts have few. So check the
     # long words first, and search the complete text only if one of them looks like a secret.
     long_words = " ".join(
@@ -211,7 +209,8 @@ def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
     if any(find_vendor_tokens(long_words)):
         found_starts = {secret.start for secret in formatted_secrets}
         for token in find_vendor_tokens(text):
-            if token.start not in found_starts:
+            is_already_found = token.start in found_starts
+            if not is_already_found:
                 yield token
 
 
@@ -221,11 +220,13 @@ def _find_by_format(text: str, long_words: str) -> Iterator[SecretMatch]:
     `long_words` are the text's long words, joined by blanks. Each secret contains at least one of them.
     """
     rules = load_format_rules()
-    for rule in _build_format_index().find_rules(long_words):
-        kind, _trigger_words, regex = rules[rule]
+    for rule_number in _build_format_index().find_rules(long_words):
+        kind, _trigger_words, regex = rules[rule_number]
         pattern = _compile(regex)
-        # Searching the few long words first is faster than searching the text.
-        if _is_within_word(regex) and pattern.search(long_words) is None:
+        # Searching the few long words first is faster than searching the text. That's not possible if a match
+        # can contain blanks.
+        can_check_words = _is_within_word(regex)
+        if can_check_words and pattern.search(long_words) is None:
             continue
         yield from _find_kind(text, pattern, kind)
 
@@ -238,25 +239,26 @@ def _is_within_word(pattern: str | re.Pattern[str]) -> bool:
 
 
 def _find_kind(text: str, pattern: re.Pattern[str], kind: str) -> Iterator[SecretMatch]:
-    """Yield a pattern's matches as secrets of a kind, except coincidences."""
+    """Yield a pattern's matches as secrets of a kind, except those that only match by chance."""
     search_start = 0
     while match := pattern.search(text, search_start):
-        start, end = match.span()
+        end = match.end()
+        if not _is_coincidence(text, match, kind):
+            # Some patterns only match a secret's beginning. The one for private keys matches all of it.
+            if kind != PRIVATE_KEY:
+                end = _extend_to_word_end(text, end)
+            yield SecretMatch(match.start(), end, kind)
         search_start = end
-        if _is_coincidence(text, match, kind):
-            continue
-        if kind != PRIVATE_KEY:
-            end = _extend_to_word_end(text, end)
-            search_start = end
-        yield SecretMatch(start, end, kind)
 
 
 def _is_coincidence(text: str, match: re.Match[str], kind: str) -> bool:
-    """Whether a match begins in the middle of a word, and its kind isn't unmistakable."""
-    start = match.start()
-    is_inside_word = start > 0 and text[start - 1].isalnum() and text[start].isalnum()
+    """Whether a match is probably only a part of a longer word, rather than a secret."""
+    # Secrets of some kinds can't be mistaken, even right after a letter.
     is_unmistakable = kind in _UNMISTAKABLE_KINDS and is_mixed(match[0])
-    return is_inside_word and not is_unmistakable
+    if is_unmistakable:
+        return False
+    start = match.start()
+    return start > 0 and text[start - 1].isalnum() and text[start].isalnum()
 
 
 def _extend_to_word_end(text: str, end: int) -> int:

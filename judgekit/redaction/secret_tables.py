@@ -33,20 +33,21 @@ def find_in_table(lower_text: str, start: int, end: int) -> Iterator[SecretMatch
     # Split the row into cells. Callers only pass a row with a separator.
     separator = next(mark for mark in "|,;\t" if mark in line)
     cells = line.split(separator)
-    columns = _find_password_columns(cells)
+    name_columns = _find_password_columns(cells)
     filled_columns = [column for column, cell in enumerate(cells) if cell.strip()]
-    if not columns or len(filled_columns) < 2:  # noqa: PLR2004 - a table has more than one column
+    if not name_columns or len(filled_columns) < 2:  # noqa: PLR2004 - a table has more than one column
         return
 
-    # A Markdown table without a real header has its first name and value in the header row.
+    # Every Markdown table has a header row, so one without a real header has its first name and value there.
     has_dashes_below = _is_line_of_dashes(next_line)
-    if has_dashes_below and _is_name_and_value(cells, columns, filled_columns):
-        yield from _find_in_cells(line, start, separator, [filled_columns[1]])
+    if has_dashes_below and _is_name_and_value(cells, name_columns, filled_columns):
+        _name_column, value_column = filled_columns
+        yield from _find_in_cells(line, start, separator, [value_column])
 
     if _is_header_row(line, next_line, separator):
-        yield from _find_in_later_rows(lower_text, end, separator, columns)
+        yield from _find_in_later_rows(lower_text, end, separator, name_columns)
     elif separator == "|":  # without a header, the password is on this line
-        yield from _find_in_next_cell(line, start, columns[0], filled_columns)
+        yield from _find_in_next_cell(line, start, name_columns[0], filled_columns)
 
 
 def _read_next_line(lower_text: str, line_end: int) -> str:
@@ -72,15 +73,17 @@ def _is_line_of_dashes(line: str) -> bool:
     return bool(PATTERNS["rule"].fullmatch(line) or PATTERNS["frame"].fullmatch(line))
 
 
-def _is_name_and_value(cells: list[str], columns: list[int], filled_columns: list[int]) -> bool:
+def _is_name_and_value(
+    cells: list[str], name_columns: list[int], filled_columns: list[int]
+) -> bool:
     """Whether a row has only a password's name and its value, such as `| password | x |`.
 
-    `columns` have a password's name, and `filled_columns` are all that aren't empty.
+    `name_columns` have a password's name, and `filled_columns` are all that aren't empty.
     """
     if len(filled_columns) != 2:  # noqa: PLR2004 - a name and a value
         return False
     name_column, value_column = filled_columns
-    only_first_is_name = columns == [name_column]
+    only_first_is_name = name_columns == [name_column]
     if not only_first_is_name:
         return False
     return bool(PATTERNS["value_cell"].fullmatch(cells[value_column]))
@@ -136,17 +139,18 @@ def _find_in_later_rows(
 
 
 def _read_lines_below(lower_text: str, header_end: int) -> Iterator[tuple[int, str]]:
-    """Yield the position and text of each line below a header, as many as a table may have rows.
+    """Yield the position and text of the lines below a header, at most `_MAX_ROWS`.
 
     A very long line is cut.
     """
-    end = header_end  # the previous line's end
+    start = header_end + 1
     for _ in range(_MAX_ROWS):
-        start = end + 1
         if start >= len(lower_text):
             return
         end = find_line_end(lower_text, start)
-        yield start, lower_text[start : min(end, start + MAX_ROW_CHARS)]
+        cut_end = min(end, start + MAX_ROW_CHARS)
+        yield start, lower_text[start:cut_end]
+        start = end + 1
 
 
 def _find_in_cells(
@@ -246,11 +250,11 @@ def _find_in_asciidoc(lower_text: str) -> Iterator[SecretMatch]:
 
 
 def _find_closing_mark(lower_text: str, opening: re.Match[str], closing_mark: str) -> int:
-    """Return the position of a table's closing mark, which starts with a line break, or the text's end."""
-    # In an empty table, the line break that ends the opening also starts the closing mark. So search from
+    r"""Return the position of a table's closing mark, such as `\n|}`. Without one, return the text's end."""
+    # In an empty table, the closing mark starts with the line break that ends the opening. So search from
     # there.
-    opening_line_end = opening.end() - len("\n")
-    position = lower_text.find(closing_mark, opening_line_end)
+    line_break = opening.end() - len("\n")
+    position = lower_text.find(closing_mark, line_break)
     return position if position >= 0 else len(lower_text)
 
 
@@ -280,20 +284,27 @@ def _find_in_cell_sequence(
     """
     end = min(end, start + _MAX_TABLE_CHARS)
     cells: list[_Cell] = []
-    column_count = 0
+    first_line_cell_count = 0  # in the first line that has cells
     line_start = start
     while line_start < end:
         line_end = min(find_line_end(lower_text, line_start), end)
         cells += _split_cells(lower_text[line_start:line_end], line_start, separator)
-        if column_count == 0:  # the first line with cells is the header row
-            column_count = len(cells)
+        if first_line_cell_count == 0:
+            first_line_cell_count = len(cells)
         line_start = line_end + 1
 
-    has_cell_per_line = column_count == 1
-    if has_cell_per_line:  # then a blank line ends the header row
-        header_lines, _, _ = lower_text[start:end].strip().partition("\n\n")
-        column_count = header_lines.count(separator)
+    has_cell_per_line = first_line_cell_count == 1
+    if has_cell_per_line:
+        column_count = _count_header_cells(lower_text[start:end], separator)
+    else:
+        column_count = first_line_cell_count
     yield from _find_in_columns(cells, column_count)
+
+
+def _count_header_cells(table: str, separator: str) -> int:
+    """Count the header cells of a table with one cell per line. A blank line ends the header."""
+    header_lines, _, _ = table.strip().partition("\n\n")
+    return header_lines.count(separator)
 
 
 def _split_cells(line: str, line_start: int, separator: str) -> list[_Cell]:

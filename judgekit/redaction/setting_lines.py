@@ -38,20 +38,21 @@ _MAX_LIST_LINES = 40
 _KIND_BY_NAME_CLASS = {"strong": "password", "short": "password", "secret": "token"}
 
 
-def find_set_values(text: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Yield the secrets between `start` and `end` that are set as in a settings file, such as `password: x`.
+def find_in_settings(text: str, start: int, end: int) -> Iterator[SecretMatch]:
+    """Yield the secrets in settings such as `password: x`, from `start` to `end`.
 
     XML elements and parts of connection strings (`Pwd=…;`) also count as settings.
     """
     # Most texts contain neither `</` nor `;`, and searching for these is ten times as fast as trying the
     # patterns.
     for mark, pattern in (("</", "xml_element"), (";", "connection_part")):
-        if text.find(mark, start, end) >= 0:
-            for setting in PATTERNS[pattern].finditer(text, start, end):
-                span = setting.span("value")
-                yield from _find_value(text, setting["name"], span, is_code=False)
-    for match in PATTERNS["setting_line"].finditer(text, start, end):
-        yield from _find_in_line(text, match)
+        has_mark = text.find(mark, start, end) >= 0
+        if not has_mark:
+            continue
+        for setting in PATTERNS[pattern].finditer(text, start, end):
+            yield from _find_value(text, setting["name"], setting.span("value"), is_code=False)
+    for line in PATTERNS["setting_line"].finditer(text, start, end):
+        yield from _find_in_line(text, line)
 
 
 def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
@@ -62,11 +63,11 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
     if _is_prose(match) or not _has_secret_name(match):
         return
 
-    # A password can start with a bracket as well, so search for a single value even after a list.
     may_be_list = match["value"].startswith(("[", "("))  # such as `["x", "y"]`
     if may_be_list:
         yield from _find_in_list(text, match)
 
+    # A password can also start with a bracket, so search for a single value in any case.
     quoted_value = PATTERNS["quoted_value"].match(text, *match.span("value"))
     if quoted_value is None:
         yield from _find_unquoted_value(text, match)
@@ -145,8 +146,8 @@ def _is_code(match: re.Match[str], value: str) -> bool:
 def _find_value(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[SecretMatch]:
     """Yield the value at a span if it's a secret. `name` is the setting's name.
 
-    The weaker the name, the more the value itself must look like a secret. If `is_code`, the value can be a
-    variable.
+    The less the name suggests a secret, the more the value must look like one. If `is_code`, the value can be
+    a variable.
     """
     name_class = classify_name(name)
     if name_class not in _MIN_CHARS_BY_NAME_CLASS:  # the name doesn't suggest a secret
@@ -156,13 +157,13 @@ def _find_value(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[
     value = text[start:end].rstrip()
     if len(value) < _MIN_CHARS_BY_NAME_CLASS[name_class]:
         return
-    if _is_text_or_number(value) or _is_expression(value, is_code=is_code):
+    if _is_prose_or_number(value) or _is_expression(value, is_code=is_code):
         return
     if _fits_name(value, name, name_class, is_code=is_code):
         yield SecretMatch(start, start + len(value), _KIND_BY_NAME_CLASS[name_class])
 
 
-def _is_text_or_number(value: str) -> bool:
+def _is_prose_or_number(value: str) -> bool:
     """Whether a value has more than one word, or is a number."""
     has_blank = any(map(str.isspace, value))
     return has_blank or bool(PATTERNS["number"].fullmatch(value))
@@ -174,60 +175,53 @@ def _is_expression(value: str, *, is_code: bool) -> bool:
         return True
 
     # In code, a word before a comma or semicolon is a variable.
-    without_comma = value.rstrip(",;")
-    has_comma = without_comma != value
-    if is_code and has_comma and PATTERNS["bare_word"].fullmatch(without_comma):
+    before_delimiter = value.rstrip(",;")
+    has_delimiter = before_delimiter != value
+    if is_code and has_delimiter and PATTERNS["bare_word"].fullmatch(before_delimiter):
         return True
 
-    # Elsewhere, a word with a digit is more likely a password than a variable.
+    # Outside of code, a word with a digit is more likely a password than a variable.
     can_be_variable = is_code or not is_mixed(value)
     without_punctuation = value.rstrip("?!.:")
     return can_be_variable and is_variable(without_punctuation)
 
 
 def _fits_name(value: str, name: str, name_class: str, *, is_code: bool) -> bool:
-    """Whether a value can be the secret of its name. After a name such as `password`, any value can.
-
-    After one such as `api_key`, it must look random, and after `pin`, it mustn't be a variable.
-    """
-    if name_class == "secret":
+    """Whether a value can be a secret, judging by its setting's name."""
+    if name_class == "secret":  # such as `api_key`, whose value must look random
         return _is_token(value) or _is_random_secret(value, name, is_code=is_code)
-    if name_class == "short":
+    if name_class == "short":  # such as `pin`, whose value mustn't be a variable
         is_variable_name = is_code and value.isalpha()  # such as `pin = output`
         return not is_variable_name
-    return True
+    return True  # A name such as `password` allows any value.
 
 
 def _is_random_secret(value: str, name: str, *, is_code: bool) -> bool:
-    """Whether an alphanumeric value is a random secret. `name` is the setting's name.
-
-    In code, the name must contain "secret", because a value under another name could be a variable.
-    """
+    """Whether an alphanumeric value is a random secret. `name` is the setting's name."""
     if not value.isalnum() or is_placeholder(value):
         return False
 
-    is_cased_like_word = value.islower() or value.isupper() or value.istitle()
-    is_shuffled = not is_cased_like_word and change_rate(value) >= _SHUFFLED_CHANGE_RATE
     has_secret_name = "secret" in name.lower()
+    is_cased_like_word = value.islower() or value.isupper() or value.istitle()
+    changes_often = not is_cased_like_word and change_rate(value) >= _SHUFFLED_CHANGE_RATE
     if is_code:
-        return has_secret_name and is_shuffled and len(value) >= MIN_TOKEN
+        # Under a name without "secret", the value could be a variable.
+        return has_secret_name and changes_often and len(value) >= MIN_TOKEN
 
-    # Outside of code, a value that isn't shuffled must be longer.
-    min_length = MIN_TOKEN if is_shuffled else _MIN_RANDOM_SECRET_CHARS
+    # Outside of code, a value can also be a secret if it rarely changes between cases and digits, but then it
+    # must be longer.
+    min_length = MIN_TOKEN if changes_often else _MIN_RANDOM_SECRET_CHARS
     if len(value) < min_length:
         return False
-    if has_secret_name:
-        return True
-    # Under another name, a value is only a secret if the setting is an environment variable, such as API_KEY,
-    # and the value isn't written like a word.
-    is_environment_variable = name.isupper()
-    return is_environment_variable and not is_cased_like_word
+    is_environment_variable = name.isupper()  # such as `API_KEY`
+    return has_secret_name or (is_environment_variable and not is_cased_like_word)
 
 
 def _is_token(value: str) -> bool:
     """Whether a value can be a token: letters and digits, or a random string longer than most words."""
     if _is_template_or_code(value):
         return False
+    # A generated value can contain a placeholder such as "xxx" by chance.
     if is_placeholder(value) and not is_generated(value):
         return False
 

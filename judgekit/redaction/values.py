@@ -36,8 +36,10 @@ def fits(value: str, required_look: str) -> bool:
     """
     if required_look == "phrase":
         return is_phrase(value)
-    if required_look == "sure":  # anything except a mark such as `[password]`
-        return not value.startswith("[")
+    if required_look == "sure":
+        # The rule's pattern is sure, so any value fits, except a stand-in such as `[password]`.
+        is_stand_in = value.startswith("[")
+        return not is_stand_in
 
     # A generated value has each of the other looks, and a placeholder has none.
     if is_generated(value):
@@ -48,21 +50,23 @@ def fits(value: str, required_look: str) -> bool:
 
 
 def _has_look(value: str, required_look: str) -> bool:
-    """Whether a value has a look, if it's neither generated nor a placeholder."""
+    """Whether a value has a look. The value is neither generated nor a placeholder."""
     if required_look == "mixed":
         return _looks_mixed(value)
     if required_look == "random":
         return _looks_mixed(value) and _has_enough_digits(value)
     if required_look == "generated":
+        # A value can be strange enough even if `is_generated` rejects it.
         return is_strange(value)
     if required_look == "chosen":  # by a person
         return is_strange(value) or is_human_password(value)
-    if required_look == "value":
+    if required_look == "value":  # any value
         return True
 
-    # "word" and "secretword": any word, unless it's part of a sentence or a constant's name
-    is_of_sentence = bool(PATTERNS["sentence"].match(value))
-    return not is_of_sentence and not value.isupper()
+    # "word" and "secretword": any word, except a sentence's word or a constant's name
+    is_of_sentence = bool(PATTERNS["sentence"].match(value))  # such as "must" or "expired"
+    is_constant_name = value.isupper()
+    return not is_of_sentence and not is_constant_name
 
 
 def _looks_mixed(value: str) -> bool:
@@ -93,11 +97,13 @@ def is_generated(value: str) -> bool:
     if _has_enough_symbols(value):
         return True
 
-    # Without enough symbols, the value must be long, and change often between cases and digits. It must not
-    # consist of joined words, such as `Read_File_Sync`.
-    if PATTERNS["words"].match(value) or not _has_both_cases(value):
+    # Without enough symbols, the value must have both cases, be long, and change often between cases and
+    # digits.
+    has_only_words = PATTERNS["words"].match(value)  # such as `Read_File_Sync`
+    if has_only_words or not _has_both_cases(value):
         return False
-    min_length = MIN_BARE_TOKEN if is_mixed(value) else _MIN_DIGITLESS_TOKEN_CHARS
+    has_digits = is_mixed(value)  # It has letters in any case.
+    min_length = MIN_BARE_TOKEN if has_digits else _MIN_DIGITLESS_TOKEN_CHARS
     return len(value) >= min_length and change_rate(value) >= _SHUFFLED_CHANGE_RATE
 
 
@@ -170,14 +176,13 @@ def _is_strange_without_digits(core: str) -> bool:
 
 
 def _has_strange_runs(core: str) -> bool:
-    """Whether a value changes between letters, digits and symbols often, or in an order as in a password."""
+    """Whether a value has many runs of letters, digits and symbols, or a few in an order as in passwords."""
     classes = "".join(map(_classify_character, core))
     runs = re.sub(r"(.)\1+", r"\1", classes)  # "abc12-x" has the runs "a0-a"
     if len(runs) >= _MIN_STRANGE_RUNS:
         return True
-    is_word_and_number = runs == "a0"  # as in many passwords, such as "summer2024"
-    # such as a digit between letters
-    has_strange_part = any(part in runs for part in _STRANGE_RUN_ORDERS)
+    is_word_and_number = runs == "a0"  # such as "summer2024"
+    has_strange_part = any(order in runs for order in _STRANGE_RUN_ORDERS)  # such as "a0a"
     return is_word_and_number or has_strange_part
 
 

@@ -91,7 +91,7 @@ def _is_hex(tail: list[str]) -> bool:
 
 
 def _is_token_after_unknown_prefix(prefix: str, leading_words: list[str], tail: list[str]) -> bool:
-    """Whether the tail after a prefix of no known vendor is a secret. That depends on the leading words."""
+    """Whether the tail after an unknown prefix is a secret. That depends on the leading words."""
     has_identifier_word = any(word in _IDENTIFIER_WORDS for word in leading_words)
     if has_identifier_word:
         return False
@@ -105,7 +105,8 @@ def _is_token_after_unknown_prefix(prefix: str, leading_words: list[str], tail: 
     if has_kind_word:
         is_long_enough = _count_random_characters(tail) >= _MIN_CHARS_AFTER_KIND_WORD
         return is_long_enough and _is_shuffled("".join(tail))
-    return _is_of_unknown_vendor(prefix, tail)
+    # Without a kind word, only the look of the prefix and the tail can tell.
+    return _is_prefix_with_random_piece(prefix, tail)
 
 
 _UUID_CHARS = 36
@@ -124,13 +125,14 @@ def _is_uuid_token(pieces: list[str]) -> bool:
     prefix = leading_pieces[0]
     if prefix in _VENDOR_PREFIXES or prefix in _UUID_TOKEN_PREFIXES:
         return True
+    # A word such as `token` says that a secret follows.
     return any(piece.lower() in _UNAMBIGUOUS_KIND_WORDS for piece in leading_pieces)
 
 
 def is_random_piece(piece: str) -> bool:
     """Whether part of a token is random, rather than a word, number, date or version.
 
-    In random characters, letters and digits, or upper and lower case, alternate often.
+    A random piece changes often between letters and digits, or between upper and lower case.
     """
     if len(piece) < _MIN_PIECE_CHARS or is_word(piece):
         return False
@@ -189,7 +191,7 @@ def _is_shuffled(value: str) -> bool:
     return count_changes(value) / (len(value) - 1) >= _SHUFFLED_ALPHANUMERIC_CHANGE_RATE
 
 
-def _is_of_unknown_vendor(prefix: str, tail: list[str]) -> bool:
+def _is_prefix_with_random_piece(prefix: str, tail: list[str]) -> bool:
     """Whether an unknown lower-case prefix is followed by a single, long, random piece."""
     if not prefix.islower() or len(tail) != 1:
         return False

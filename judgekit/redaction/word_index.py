@@ -27,10 +27,10 @@ def any_word(words: Iterable[str]) -> str:
 
 
 def _build_pattern(node: dict[str, Any]) -> str:
-    """Build a regex from a node of a trie. It matches what can follow the node's letters in a word.
+    """Build a regex for the rest of a word, after the letters that lead to a node of a trie.
 
-    After "pass" in a trie of "pass" and "password", it's `(?:word)?`. A node maps the next letter to a child
-    node. If a word ends at the node, it also has the key "".
+    For example, in a trie of "pass" and "password", the regex after "pass" is `(?:word)?`. A node maps each
+    next letter to a child node. If a word ends at the node, it also has the key "".
     """
     branches = []  # a pattern for each child node
     for char, child in sorted(node.items()):
@@ -70,7 +70,7 @@ class WordIndex:
         }
 
     def _collect_rules_of_prefixes(self, word: str) -> set[int]:
-        """Return the rules triggered by a word or by a shorter word at its start: "pass" in "password"."""
+        """Return the indexes of all rules that a word triggers. "password" also triggers those of "pass"."""
         rules: set[int] = set()
         for length in range(2, len(word) + 1):  # single characters are searched separately
             prefix = word[:length]
@@ -78,13 +78,13 @@ class WordIndex:
         return rules
 
     def find_rules(self, text: str) -> list[int]:
-        """Return the rules with a trigger word in the text, in ascending order."""
+        """Return the indexes of the rules with a trigger word in the text, in ascending order."""
         rules: set[int] = set()
         longest_words = set(self._pattern.findall(text))
         for word in longest_words:
             rules |= self._rules_by_longest_word[word]
 
-        # The pattern has no single characters.
+        # The pattern finds no single characters, so search for them separately.
         for character in self._single_characters:
             if character in text:
                 rules |= self._rules_by_word[character]
@@ -129,20 +129,19 @@ def _compile_at_rarest_letter(words: Sequence[str]) -> re.Pattern[str]:
     For example, "key" becomes `k(?:ey)`, and "token" becomes `k(?:en(?<=token))`. That's fast because few
     positions in a text have a rare letter.
     """
-    # by rarest letter: patterns for the rest of each word
-    rests: defaultdict[str, list[str]] = defaultdict(list)
+    patterns_by_letter: defaultdict[str, list[str]] = defaultdict(list)
     for word in words:
         letter = max(word, key=_rate_rarity)
         letters_before, _, letters_after = word.partition(letter)
-        rest = re.escape(letters_after)
+        pattern = re.escape(letters_after)
         if letters_before:
-            # Look back to check the letters before the rarest one.
-            rest += f"(?<={re.escape(word)})"
-        rests[letter].append(rest)
+            # The match starts after these letters, so look back from the word's end to check them.
+            pattern += f"(?<={re.escape(word)})"
+        patterns_by_letter[letter].append(pattern)
 
     branches = []
-    for letter, letter_rests in rests.items():
-        branches.append(f"{re.escape(letter)}(?:{'|'.join(letter_rests)})")
+    for letter, patterns in patterns_by_letter.items():
+        branches.append(f"{re.escape(letter)}(?:{'|'.join(patterns)})")
     return re.compile("|".join(branches))
 
 
