@@ -446,12 +446,12 @@ def test_progress_stays_on_one_line(
     monkeypatch.setattr("judgekit.cli.progress.is_watched", lambda: True)
     words = Counter(accept=31_234, improve=4_000, reject=6_000, undetermined=32)
     run: Any = SimpleNamespace(
-        judged=41_234,
-        kept=800,
+        judged_count=41_234,
+        kept_count=800,
         verdict_counts=words,
         spent_usd=12.5,
         is_local=False,
-        unpriced=3,
+        unpriced_count=3,
         waits_for="",
     )
     with progress.follow(

@@ -395,10 +395,10 @@ def test_gateways_of_several_threads_share_a_server_until_the_last_is_closed(
             "model": "x",
             "base_url": "http://127.0.0.1:1/v1",
             "api_key": "a-key",
-            "alive": True,
+            "is_alive": True,
         }
         server = SimpleNamespace(**about, ready=lambda _: asyncio.sleep(0))
-        server.stop = lambda: setattr(server, "alive", False)
+        server.stop = lambda: setattr(server, "is_alive", False)
         launched.append(server)
         return server
 
