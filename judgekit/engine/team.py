@@ -33,7 +33,7 @@ from judgekit.judging.request import JudgeRequest
 from judgekit.judging.service import check_prices
 from judgekit.judging.verdict import Verdict
 from judgekit.ledger import Ledger, LineFilter, Record, store
-from judgekit.ledger.database import refusal
+from judgekit.ledger.database import explain_refusal
 from judgekit.ledger.labels import sign_record
 from judgekit.rubric import loader
 from judgekit.text import find_unstorable
@@ -306,7 +306,7 @@ def keep(request: Request, body: LinesBody) -> Kept:
     if replica is None:
         find_problem = store.explain_misplaced
     else:
-        find_problem = refusal  # stricter: for example, a database can't store long ids
+        find_problem = explain_refusal  # stricter: for example, a database can't store long ids
 
     raw_lines = [json.dumps(line).encode() for line in body.lines]
     accepted, reasons = store.parse_accepted(raw_lines, find_problem)

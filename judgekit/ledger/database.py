@@ -121,6 +121,8 @@ class Database:
         try:
             connection = self._take_idle()
             if connection is None or self._has_closed(connection):
+                # With autocommit, only `transaction()` below begins a transaction. Statements aren't
+                # prepared, because a connection pooler can switch to a session that doesn't know them.
                 connection = self._driver.connect(
                     **self._parameters, autocommit=True, prepare_threshold=None
                 )
@@ -151,7 +153,8 @@ class Database:
 
     def _convert_error(self, error: Exception) -> JudgekitError:
         """Convert a driver error to `ConfigError` if a person must act, else to `StoreError`."""
-        message = short_line(str(error), 300)  # libpq doesn't repeat passwords
+        # The driver's message is safe to show, because libpq never puts the password into it.
+        message = short_line(str(error), 300)
         errors = self._driver.errors
         if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
             return ConfigError("the store has no tables yet; run: judgekit serve migrate")
@@ -211,10 +214,11 @@ class Database:
     ) -> None:
         """Run a migration and record it in the store.
 
-        Raises `ConfigError` while a server is running that couldn't work with the new schema.
+        Raises `ConfigError` if a running server is too old for the new schema.
         """
         sql = path.read_text(encoding="utf-8")
-        # A `needs` comment in the file gives the oldest schema whose servers can use the new one.
+        # A `needs` comment in the file gives the oldest schema that a running server may have. Without the
+        # comment, servers need the new schema.
         match = _NEEDED_VERSION_PATTERN.search(sql)
         oldest_supported = int(match[1]) if match else number
         if not is_new_store:
@@ -270,24 +274,25 @@ class Database:
         # All writers lock rows in the order of the primary key, so that they can't deadlock.
         rows.sort(key=_get_primary_key)
 
-        # A server first stores a verdict provisionally. Only the client that requested it may complete it.
-        is_from_client = holder != ""
-        statement = "complete" if is_from_client else "add"
+        # A server first stores a verdict provisionally. "complete" lets a line from the token that requested
+        # the verdict replace that row. The command line has no token, so it only adds.
+        has_token = holder != ""
+        statement = "complete" if has_token else "add"
         with self.transaction() as connection, connection.cursor() as cursor:
             cursor.executemany(self._sql[statement], rows)
 
     def send(self, lines: Sequence[bytes]) -> str | None:
-        """Store ledger lines. Returns a message if any can never be stored, or None.
+        """Store ledger lines. Returns None, or a message if some of them can never be stored.
 
         Raises `StoreError` if the store can't be used now.
         """
-        records, refusals = store.parse_accepted(lines, refusal)
+        records, reason_by_index = store.parse_accepted(lines, explain_refusal)
         self.add(records)
-        if not refusals:
+        if not reason_by_index:
             return None
 
-        rejected = counted(len(refusals), "line", "lines")
-        first_reason = next(iter(refusals.values()))
+        rejected = counted(len(reason_by_index), "line", "lines")
+        first_reason = next(iter(reason_by_index.values()))
         return f"the store rejected {rejected} ({first_reason})"
 
     def lines(self, since: datetime | None, project: str | None) -> Iterator[bytes]:
@@ -316,21 +321,21 @@ class Database:
     def purge(
         self, before: datetime | None, project: str | None, *, preview: bool = False
     ) -> Counter[str]:
-        """Delete lines older than `before` in `project`, and later labels of deleted verdicts.
+        """Delete the lines of `project` that are older than `before`. Returns their number by kind.
 
-        None means any age or project. Returns the number of deleted lines by kind. If `preview`, only counts
-        the lines.
+        Labels of deleted verdicts are deleted too, even if they're newer. None means any age or project. If
+        `preview`, the lines are only counted.
         """
         values = {
             "before": before,
             "project": project,
+            # The schemas by which the statement finds the labels of deleted verdicts.
             "label": SCHEMAS[Label],
             "verdict": SCHEMAS[VerdictLine],
         }
-
-        # Both statements return a row with the schema and the number of lines, for each kind.
         statement = "count" if preview else "purge"
         rows = self._execute(statement, values)
+        # There's a row for each kind of line, with its schema and the number of lines.
         return Counter({parse_kind(schema): number for schema, number in rows})
 
     def tokens(self) -> list[dict[str, str]]:
@@ -392,10 +397,11 @@ class Database:
                 return self._read_earlier_answer(connection, attempt)
 
             if budget is not None:
-                period = values | {"per": budget.period}
-                spending = connection.execute(self._sql["spent"], period).fetchone()
+                spending_values = values | {"per": budget.period}
+                cursor = connection.execute(self._sql["spent"], spending_values)
+                spent, reserved, seconds_to_renewal = cursor.fetchone()
                 # If this raises an error, the transaction is rolled back, which removes the claim.
-                _check_budget(budget, usd, *spending)
+                _check_budget(budget, usd, spent, reserved, seconds_to_renewal)
             return None
 
     def _read_earlier_answer(self, connection: Connection, attempt: Attempt) -> str:
@@ -403,6 +409,7 @@ class Database:
 
         Raises `UsageError` if that request had another body, and `StoreError` if it isn't answered yet.
         """
+        # The request is gone if the earlier attempt has just given it up. A retry can then claim it.
         request = self._read_request(connection, attempt)
         if request is not None and request.body != attempt.body:
             raise UsageError("this Idempotency-Key came with another request; use a new key")
@@ -426,19 +433,19 @@ class Database:
         """
         values = attempt._asdict() | {"usd": usd, "answer": answer}
         with self.transaction() as connection:
-            is_accepted = self._end_claim(connection, values)
+            had_claim = self._end_claim(connection, values)
             request = self._read_request(connection, attempt)
+            first_answer = request.answer if request is not None else None
 
             # The attempt has cost money even if another one answered.
             if usd:
                 self._charge_once(connection, values)
 
             # Only the attempt with the first answer adds a ledger record.
-            if is_accepted and record is not None:
+            if had_claim and record is not None:
                 row = _make_row(record, attempt.who, provisional=True)
                 connection.execute(self._sql["add"], row)
 
-            first_answer = request.answer if request is not None else None
             return first_answer or ""
 
     def _end_claim(self, connection: Connection, values: dict[str, Any]) -> bool:
@@ -499,7 +506,8 @@ def _load_statements() -> tuple[dict[str, str], list[str]]:
 
 
 def _lock_for_migration(connection: Connection) -> None:
-    """Wait until no other process is migrating the store, and let later waits for tables be short."""
+    """Wait until no other process is migrating the store. From then on, limit waits for table locks."""
+    # The other process's migration can take longer than the usual limit, and so can ours.
     connection.execute("SET LOCAL statement_timeout = 0")
     connection.execute(_ACQUIRE_LOCK, (_MIGRATION_LOCK,))
     # While a migration waits for a table lock, other statements on that table must wait too. So give up
@@ -507,7 +515,7 @@ def _lock_for_migration(connection: Connection) -> None:
     connection.execute("SET LOCAL lock_timeout = '5s'")
 
 
-def refusal(record: Record) -> str:
+def explain_refusal(record: Record) -> str:
     """Explain why a record can't be stored; "" if it can."""
     if len(record.id) > _MAX_ID_LENGTH or not _RECORD_ID_PATTERN.fullmatch(record.id):
         return f"id: expected 1 to {_MAX_ID_LENGTH} printable ASCII characters"
@@ -518,12 +526,27 @@ def refusal(record: Record) -> str:
 
 
 def _make_row(record: Record, holder: str, *, provisional: bool) -> tuple[str, ...]:
-    """Return a record's values in the order of the table's columns."""
-    author = getattr(record, "who", "")  # only some kinds of records have an author
-    who = author.replace("\0", "")[:_MAX_ID_LENGTH]  # PostgreSQL can't store a NUL
+    """Return a record's values in the order of the table's columns.
+
+    `holder` is the name on the sender's token, or "". If `provisional`, that sender's own line can replace
+    this row later.
+    """
+    # Some kinds of records, such as verdicts, have no author.
+    author = getattr(record, "who", "")
+    # PostgreSQL can't store a NUL. The author is limited like the id, since both are in the primary key.
+    author = author.replace("\0", "")[:_MAX_ID_LENGTH]
     text = serialise_record(record).rstrip(b"\n").decode()
-    at = record.timestamp.isoformat()
-    return record.id, who, record.project, record.schema_, at, holder, str(provisional), text
+    timestamp = record.timestamp.isoformat()
+    return (
+        record.id,
+        author,
+        record.project,
+        record.schema_,
+        timestamp,
+        holder,
+        str(provisional),
+        text,
+    )
 
 
 def _get_primary_key(row: tuple[str, ...]) -> tuple[str, ...]:
@@ -539,20 +562,20 @@ def _check_budget(
     `spent` is the spending in the current period, which ends in `seconds_to_renewal`. `reserved` is set aside
     for running requests.
     """
-    limit = f"the team's budget of {budget.usd:g} USD a {budget.period}"
+    budget_text = f"the team's budget of {budget.usd:g} USD a {budget.period}"
 
-    is_used_up = spent + usd > budget.usd
-    if is_used_up:
-        problem = f"{limit} does not allow {usd:g} more ({spent:.4f} spent)"
+    exceeds_budget = spent + usd > budget.usd
+    if exceeds_budget:
+        problem = f"{budget_text} does not allow {usd:g} more ({spent:.4f} spent)"
         message = f"{problem}; it begins anew {_describe_renewal(budget)}"
         # Add a second, so that a client that waits exactly this long doesn't retry too early.
         retry_after = seconds_to_renewal + 1
         raise StoreError(message, retry_after, status=429, wire_name="budget")
 
-    is_reserved = spent + reserved + usd > budget.usd
-    if is_reserved:
+    needs_reserved_money = spent + reserved + usd > budget.usd
+    if needs_reserved_money:
         # The running requests may cost less than is reserved for them, so a retry soon can succeed.
-        message = f"the rest of {limit} is reserved for what is judged now; try again"
+        message = f"the rest of {budget_text} is reserved for what is judged now; try again"
         raise StoreError(message, retry_after=5)
 
 
@@ -578,17 +601,19 @@ def _parse_address(driver: ModuleType, place: str) -> dict[str, str]:
 
 
 def _has_stray_password(parts: dict[str, str]) -> bool:
-    """Whether an unescaped `@` or `/` in the password has spilled it into other parts."""
-    host = str(parts.get("host"))
-    database = str(parts.get("dbname"))
+    """Whether a part of the password is in another part, because an `@` or `/` in it wasn't escaped."""
+    # In `postgresql://ann:pass@word@host`, the first `@` ends the password, and `word@host` becomes the host.
+    # In `postgresql://ann:12/34@host`, `ann` becomes the host, and `34@host` the database.
+    host = parts.get("host", "")
+    database = parts.get("dbname", "")
     if "@" in host or "@" in database:
         return True
 
     # In `postgresql://ann:pass@wo:rd@host`, the `@` ends the password early, and `rd@host` becomes the port.
-    ports = str(parts.get("port") or "")
-    digits = ports.replace(",", "")  # there's a port for each host, separated by commas
-    has_valid_ports = digits == "" or digits.isdecimal()
-    return not has_valid_ports
+    # An address with several hosts has a port for each, separated by commas.
+    ports = parts.get("port", "")
+    digits = ports.replace(",", "")
+    return digits != "" and not digits.isdecimal()
 
 
 def _close_all(connections: list[Connection]) -> None:

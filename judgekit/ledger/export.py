@@ -60,9 +60,9 @@ def _make_cells(
 ) -> list[object]:
     """Return a verdict's cells in the order of `COLUMNS`.
 
-    `label` is people's label on the verdict. `overrides` are people's decisions about any verdicts.
+    `label` is the label that most people gave the verdict. `overrides` can be about other verdicts too.
     """
-    # The table shows every decision, even one that wasn't typed at a terminal and that a gate may ignore.
+    # Include decisions made without a terminal. A gate may ignore them, but the table shows them.
     override = find_newest_override(
         overrides, verdict.task_id, verdict.hashes, without_terminal=True
     )
@@ -104,20 +104,19 @@ def _escape_formula(cell: object) -> object:
 def send_unsent(
     ledger: store.Ledger, send: Callable[[Sequence[bytes]], str | None], seconds: float = inf
 ) -> tuple[int, list[str]]:
-    """Pass a ledger's unsent lines to `send`, in batches.
+    """Pass a ledger's unsent lines to `send` in batches, until `seconds` have passed.
 
-    No new batch starts after `seconds`. Returns the number of lines sent, and the remarks that `send`
-    returned, such as a warning. Errors raised by `send` aren't caught. Raises `JudgekitError` if a file can't
-    be read or written.
+    Returns the number of lines sent, and the remarks that `send` returned, such as a warning. Raises
+    `JudgekitError` if `send` raises it, or if a file can't be read or written.
     """
     deadline = time.monotonic() + seconds
-    sent_lines = 0
+    sent_count = 0
     remarks = []
     try:
         with file_lock(ledger.folder / LOCK_FILE, timeout=0):
             for lines, progress in _read_batches(ledger):
                 remark = send(lines)
-                sent_lines += len(lines)
+                sent_count += len(lines)
                 if remark:
                     remarks.append(remark)
                 # Save the progress only after sending: a power failure can repeat lines, but not lose any.
@@ -133,25 +132,28 @@ def send_unsent(
             f"{ledger.folder}: cannot be sent ({error.strerror or error})"
         ) from None
 
-    return sent_lines, remarks
+    return sent_count, remarks
 
 
 def send_to_team(settings: Config, ledger: store.Ledger) -> list[str]:
-    """Send all unsent ledger lines to the team's server, if there is one. Returns messages about problems."""
+    """Send unsent ledger lines to the team's server, if there is one. Returns messages about problems.
+
+    After `HAND_ON_SECONDS`, the remaining lines are left for the next time.
+    """
     from judgekit.judging import shared  # noqa: PLC0415 - imported lazily: few users need an HTTP client
 
     try:
-        team = shared.find_shared_judge(settings)  # None if the settings don't name a team's server
-        if team is None:
+        shared_judge = shared.find_shared_judge(settings)
+        if shared_judge is None:  # the settings don't name a server
             return []
-        _, remarks = send_unsent(ledger, team.send, seconds=HAND_ON_SECONDS)
+        _, remarks = send_unsent(ledger, shared_judge.send, seconds=HAND_ON_SECONDS)
     except JudgekitError as error:
         return [f"{error}; these lines are sent next time"]
     return remarks
 
 
 def _read_batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
-    """Yield batches of unsent lines. With each comes the progress, as JSON, to save after sending it."""
+    """Yield batches of unsent lines, each with the progress (as JSON) to save once the batch is sent."""
     positions = _read_progress(ledger)
     for path in store.list_files([ledger.folder]):
         with path.open("rb") as file:
@@ -167,10 +169,11 @@ def _read_batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
 def _skip_sent_lines(file: BinaryIO, sent_inode: int, sent_offset: int) -> None:
     """Move past the lines that were sent before. A replaced or truncated file is sent from the start."""
     status = os.fstat(file.fileno())
-    is_same_file = status.st_ino == sent_inode
-    has_sent_lines = sent_offset <= status.st_size
-    if is_same_file and has_sent_lines:
-        file.seek(sent_offset)
+    is_replaced = status.st_ino != sent_inode
+    is_truncated = status.st_size < sent_offset
+    if is_replaced or is_truncated:
+        return
+    file.seek(sent_offset)
 
 
 def _group_lines(file: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
@@ -180,12 +183,11 @@ def _group_lines(file: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
     """
     batch: list[bytes] = []
     size_bytes = 0
-    end_offset = file.tell()
-    for line, end_offset in _read_complete_lines(file):
-        size_bytes += len(line)
-        raw = line.strip()
-        if not _is_damaged(raw):
-            batch.append(raw)
+    for raw_line, end_offset in _read_complete_lines(file):
+        size_bytes += len(raw_line)
+        line = raw_line.strip()
+        if not _is_damaged(line):
+            batch.append(line)
 
         is_full = len(batch) >= MAX_BATCH_LINES or size_bytes >= MAX_BATCH_BYTES
         if batch and is_full:
