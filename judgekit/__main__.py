@@ -32,7 +32,7 @@ def _run_hook(arguments: list[str]) -> int:
     """Run the prompt hook and return its exit code."""
     from judgekit.hooks import claude_code  # noqa: PLC0415 - imported lazily to start fast
 
-    # Options such as `--stats` print a report for a person, who can wait. An agent's event has none.
+    # Only people pass arguments, such as `--stats`, and they can wait. Agents pass none, and need speed.
     if arguments:
         return claude_code.main()
     return claude_code.answer_in_time()

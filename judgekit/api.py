@@ -86,9 +86,9 @@ def _list_options_in_signature(call: Callable[Arguments, Value]) -> Callable[Arg
 
 def _build_parameter(name: str, default: object) -> inspect.Parameter:
     """Build an option's parameter, with its annotation from `JudgeArgs`."""
-    # Annotations are strings in that module, which a `TypedDict` wraps in forward references.
-    reference = JudgeArgs.__annotations__[name]
-    annotation = reference.__forward_arg__
+    # In the module of `JudgeArgs`, annotations are strings. A `TypedDict` wraps each in a `ForwardRef`.
+    forward_reference = JudgeArgs.__annotations__[name]
+    annotation = forward_reference.__forward_arg__
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )
@@ -108,10 +108,11 @@ async def ajudge(
     """Judge files, and the text files in folders. Returns one verdict per file, in order.
 
     If `task_id` is given, all files are judged together and get a single verdict. Omitted options come from
-    the configuration. `model` is used in every tier. `author_family` names the maker of the models that wrote
-    the files (such as `anthropic`); its models only judge if no others can. `deadline` (seconds) and
-    `max_cost_usd` (US dollars) apply to each verdict; up to `concurrency` are made at a time. `depth` says
-    which models are called; "auto" decides by path and size. `cache=False` ignores earlier replies.
+    the configuration. `model` replaces all of its models. `author_family` names the maker of the models that
+    wrote the files, such as `anthropic`. Models of that maker only judge if no others can. `deadline`
+    (seconds) and `max_cost_usd` (US dollars) apply to each verdict. Up to `concurrency` verdicts are made at
+    a time. `depth` decides which models are called, and "auto" chooses it by path and size. `cache=False`
+    ignores earlier replies.
 
     Raises `InputError` for a file that can't be judged, `ConfigError` and `UsageError`. Failures of models
     don't raise.
@@ -124,9 +125,9 @@ async def ajudge(
     request = _build_request("judge", options)
 
     task = TaskDescription(*map(encodable, (description, acceptance, reference)))
-    subjects = await run_in_thread(lambda: _read_documents(files, task_id, task, author_family))
+    to_judge = await run_in_thread(lambda: _read_documents(files, task_id, task, author_family))
     project = Path(environment.project_root())
-    verdicts = await service.ajudge_documents(subjects, project, request, at_once=concurrency)
+    verdicts = await service.ajudge_documents(to_judge, project, request, at_once=concurrency)
     return Verdicts(verdicts)
 
 
@@ -136,16 +137,19 @@ def _read_documents(
     task: TaskDescription,
     author_family: str | None,
 ) -> list[Document]:
-    """Read files and the files in folders. With a task id, all are one document, otherwise each is one."""
+    """Read each file as a document, also those in folders. With a task id, combine them into one document."""
     paths = documents.expand(os.fspath(path) for path in files)
     # Unlike the command line, the API doesn't read standard input for `-`.
     empty_stdin = io.BytesIO()
     contents = [documents.read_file(path, empty_stdin) for path in paths]
     if task_id is None:
-        groups = [[content] for content in contents]
+        files_by_document = [[content] for content in contents]
     else:
-        groups = [contents]
-    return [documents.document(group, task_id, task, author_family) for group in groups]
+        files_by_document = [contents]
+    return [
+        documents.document(document_files, task_id, task, author_family)
+        for document_files in files_by_document
+    ]
 
 
 @_list_options_in_signature
@@ -158,32 +162,33 @@ async def ajudge_texts(
 ) -> Verdicts:
     """Judge texts by name, with the options of `judge`. Returns one verdict per text, in order.
 
-    Use a `Text` to add a description, sources and so on. Its own `author_family` takes precedence. Raises
-    `InputError` for an empty text, or for sources if the rubric has no heading for them; `ConfigError` and
-    `UsageError` as `judge` does.
+    Use a `Text` to add a description, sources and so on. Its own `author_family` takes precedence.
+
+    Raises `InputError` for an empty text, or for sources if the rubric takes none. Also raises `ConfigError`
+    and `UsageError`, as `judge` does.
     """
     require("judge_texts", texts=texts, concurrency=concurrency)
     check_arguments("judge_texts", author_family=author_family)
     request = _build_request("judge_texts", options)
-    subjects = _build_documents(texts, author_family)
+    to_judge = _build_documents(texts, author_family)
     project = Path(environment.project_root())
 
     # Check the sources before any model is called.
-    name_with_sources = _find_text_with_sources(texts)
-    if name_with_sources:
-        await _require_rubric_with_sources(name_with_sources, project, request)
-    verdicts = await service.ajudge_documents(subjects, project, request, at_once=concurrency)
+    text_with_sources = _find_text_with_sources(texts)
+    if text_with_sources:
+        await _require_rubric_with_sources(text_with_sources, project, request)
+    verdicts = await service.ajudge_documents(to_judge, project, request, at_once=concurrency)
     return Verdicts(verdicts)
 
 
 def _build_documents(texts: Mapping[str, str | Text], author_family: str | None) -> list[Document]:
     """Build the documents to judge. Raises `InputError` for an empty text."""
-    subjects = []
+    to_judge = []
     for name, text_or_str in texts.items():
         require("judge_texts", **{"a name": name})
         text = text_or_str if isinstance(text_or_str, Text) else Text(text_or_str)
-        subjects.append(_build_document(name, text, author_family))
-    return subjects
+        to_judge.append(_build_document(name, text, author_family))
+    return to_judge
 
 
 def _find_text_with_sources(texts: Mapping[str, str | Text]) -> str:
@@ -194,8 +199,10 @@ def _find_text_with_sources(texts: Mapping[str, str | Text]) -> str:
     return ""
 
 
-async def _require_rubric_with_sources(name: str, project: Path, request: JudgeRequest) -> None:
-    """Raise `InputError` for the text `name`, which has sources, if the rubric can't show any."""
+async def _require_rubric_with_sources(
+    text_name: str, project: Path, request: JudgeRequest
+) -> None:
+    """Raise `InputError` if the rubric takes no sources. `text_name` is a text that has some."""
     config = settings.load(project)
     loaded = await run_in_thread(lambda: service.rubric(config, project, request))
     rubric = loaded.rubric
@@ -204,7 +211,7 @@ async def _require_rubric_with_sources(name: str, project: Path, request: JudgeR
         problem = (
             f"the rubric {rubric.ref} takes no sources; name one that does, such as groundedness"
         )
-        raise InputError(f"{name}: {problem}")
+        raise InputError(f"{text_name}: {problem}")
 
 
 @_list_options_in_signature
@@ -216,10 +223,10 @@ async def acompare(
 ) -> Comparison:
     """Find out which of two or more texts answers `prompt` best. The texts are called A, B, … in order.
 
-    Two texts are compared in both orders; more are scored. `author_family` names the maker of the models that
-    wrote them: a single name, or a list with one entry per text, "none" for a human author and None if
-    unknown. `deadline` (seconds) and `max_cost_usd` (US dollars) apply to the entire comparison; `model` and
-    `cache` are as in `judge`.
+    Two texts are compared in both orders. Three or more are scored one by one. `author_family` names the
+    maker of the models that wrote the texts: a single name, or a list with one entry per text, "none" for a
+    human author and None if unknown. `deadline` (seconds) and `max_cost_usd` (US dollars) apply to the entire
+    comparison. `model` and `cache` are as in `judge`.
 
     Raises `InputError` for an empty text, `ConfigError` and `UsageError`. Failures of models don't raise.
     """
@@ -277,24 +284,26 @@ async def ajudge_rows(  # noqa: PLR0913 - the published options
 ) -> AsyncGenerator[JudgedRow, None]:
     """Judge rows as they are read, and yield each with its result, in order or as completed.
 
-    A result has the keys of `judge --data`: the row's own, then `id`, `verdict`, `scores` and so on. `fields`
-    maps fields to columns with unusual names ({"text": "answer"}). `description` (the prompt, if rows are
-    compared), `acceptance`, `reference` and `author_family` are the defaults for rows that don't have their
-    own. A row that can't be judged gets an `error`. `max_cost_usd` applies to all rows together: rows that
-    remain when it is reached are not yielded.
+    A result has the same keys as with `judge --data`: the row's own, then `id`, `verdict`, `scores` and so
+    on. `fields` maps fields to columns with unusual names ({"text": "answer"}). `description`, `acceptance`,
+    `reference` and `author_family` are the defaults for rows that don't have their own. When rows are
+    compared, `description` is the prompt. A row that can't be judged gets an `error`. `max_cost_usd` applies
+    to all rows together. Once it's reached, the remaining rows are not yielded.
 
-    `agree` saves calls to `deep`. It is the least fraction of verdicts, such as 0.95, that must agree with
-    those of `deep` alone. The first tier judges every row, and `deep` only as many as it takes to keep that
-    promise with 95 % confidence. Verdicts agree if they are the same or, with `agree_on="accepted"`, if both
-    accept or neither does. With `always_confirm="accept"`, `deep` also judges every row that the first tier
-    accepts. All rows are read first, and yielded once all are judged.
+    `agree` saves calls to the `deep` tier. It promises that at least this fraction of verdicts, such as 0.95,
+    agrees with what `deep` alone would have decided. The first tier judges every row, and `deep` judges as
+    few as possible to keep the promise with 95 % confidence. Verdicts agree if they are the same or, with
+    `agree_on="accepted"`, if both accept or neither does. With `always_confirm="accept"`, `deep` also judges
+    every row that the first tier accepts. All rows are read first, and yielded once all are judged.
 
     Raises `InputError` if there's no row or one is not a mapping, `ConfigError` and `UsageError`.
     """
     call = "judge_rows"
+    columns = {} if fields is None else fields
+    # `require` refuses None, and `check_arguments` accepts it.
     require(call, rows=rows, concurrency=concurrency, as_completed=as_completed, task=task)
     require(call, description=description, acceptance=acceptance, reference=reference)
-    require(call, judge_turn=judge_turn, fields={} if fields is None else fields)
+    require(call, judge_turn=judge_turn, fields=columns)
     check_arguments(call, author_family=author_family, id_column=id_column)
     require(call, agree_on=agree_on)
     check_arguments(call, agree=agree, always_confirm=always_confirm)
@@ -302,7 +311,7 @@ async def ajudge_rows(  # noqa: PLR0913 - the published options
 
     defaults = TaskDescription(*map(encodable, (description, acceptance, reference)))
     families = [author_family] if author_family else []
-    row_options = RowOptions(task, fields or {}, id_column, defaults, families, judge_turn)
+    row_options = RowOptions(task, columns, id_column, defaults, families, judge_turn)
     project = Path(environment.project_root())
     if agree is None:
         in_order = not as_completed
@@ -324,15 +333,15 @@ def _build_agreement(
     task: str,
     options: JudgeArgs,
 ) -> AgreementOptions:
-    """Build the options for a promise that verdicts agree with those of `deep` alone; see `ajudge_rows`.
+    """Build the options for verdicts that agree with the `deep` tier's; see `agree` in `ajudge_rows`.
 
-    Raises `UsageError` if `task` isn't "judge", or for an option that can't be combined with the promise.
+    Raises `UsageError` if `task` isn't "judge", or for an option that can't be combined with `agree`.
     """
     if task != "judge":
         raise UsageError(f"agree: a promise is about documents; leave it out for task={task!r}")
     incompatible = {name: options.get(name) for name in ("model", "depth", "explain")}
     refuse_options_with("agree", incompatible)
-    confirms_accepted = always_confirm is not None
+    confirms_accepted = always_confirm == "accept"
     return AgreementOptions(agree, agree_on, confirms_accepted=confirms_accepted)
 
 
@@ -367,9 +376,9 @@ def _make_iterator(
 def _iterate_in_thread(
     start: Callable[[], AsyncGenerator[JudgedRow, None]],
 ) -> Generator[JudgedRow, None, None]:
-    """Yield an async generator's rows. It runs in another thread, since this one may run an event loop.
+    """Run an async generator in another thread and yield its rows.
 
-    Closing this iterator also closes the async generator, which ends calls to models.
+    Closing this iterator also closes the async generator, so that no more models are called.
     """
     async_rows = start()
     runner = asyncio.Runner()
@@ -382,9 +391,12 @@ def _iterate_in_thread(
         """Run the generator up to its next row. Called in the other thread."""
         return context.run(runner.run, read_next())
 
-    async def close() -> None:
+    async def close() -> (
+        None
+    ):  # `Runner.run` only takes coroutines, and `aclose` gives another awaitable
         await async_rows.aclose()
 
+    # The caller's thread may already run an event loop, and can't run a second one.
     with ThreadPoolExecutor(1, thread_name_prefix="judgekit-rows") as thread:
         try:
             while True:
@@ -450,9 +462,9 @@ def _build_request(call: str, options: JudgeArgs) -> JudgeRequest:
     Raises `TypeError` for an unknown option and `UsageError` for an invalid value.
     """
     _check_options(call, options)
-    # Replace surrogates in the name, because requests are sent as UTF-8.
     model = options.get("model")
     if model is not None:
+        # Requests are sent as UTF-8, which can't encode surrogates.
         options["model"] = encodable(model)
     try:
         return JudgeRequest.model_validate(options, strict=True)
@@ -463,7 +475,7 @@ def _build_request(call: str, options: JudgeArgs) -> JudgeRequest:
 
 
 def _check_options(call: str, options: JudgeArgs) -> None:
-    """Check as many options as possible, because our messages are clearer than pydantic's.
+    """Check options before pydantic does, because our messages are clearer.
 
     Raises `TypeError` for an unknown option and `UsageError` for an invalid value.
     """
@@ -471,8 +483,9 @@ def _check_options(call: str, options: JudgeArgs) -> None:
         if name not in JudgeRequest.model_fields:
             raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
 
-    known_options = {name: value for name, value in options.items() if name in EXPECTED_BY_ARGUMENT}
-    check_arguments(call, **known_options)
+    # Pydantic checks the options without one of our messages.
+    our_options = {name: value for name, value in options.items() if name in EXPECTED_BY_ARGUMENT}
+    check_arguments(call, **our_options)
     require(call, cache=options.get("cache", True))  # unlike the others, it can't be None
 
 
@@ -497,7 +510,10 @@ def _build_document(name: str, text: Text, author_family: str | None) -> Documen
 
 
 def _check_types(text: Text, of_text: str) -> None:
-    """Check the types of a text's attributes, except its sources. Raises `UsageError`."""
+    """Check the types of a text's attributes, except its sources. Raises `UsageError`.
+
+    `of_text` names the text in the message, as in "description of 'my text' must be …".
+    """
     call = "judge_texts"
     for key in ("text", "description", "acceptance", "reference"):
         argument = f"{key}{of_text}"

@@ -43,8 +43,12 @@ def check_arguments(call: str, **values: object) -> None:
 
 
 def require(call: str, **values: object) -> None:
-    """Check a Python call's arguments like `check_arguments`, but don't allow None."""
+    """Check a Python call's arguments against `EXPECTED_BY_ARGUMENT`. None isn't valid here.
+
+    Raises `UsageError` with the call, the argument and the expected value.
+    """
     for name, value in values.items():
+        # Any argument that isn't listed must be text.
         expected, is_valid = EXPECTED_BY_ARGUMENT.get(name, _TEXT)
         if not is_valid(value):
             raise UsageError(f"{call}: {name} must be {expected}, got {_describe(value)}")

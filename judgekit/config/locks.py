@@ -8,7 +8,7 @@ import platform
 import random
 import sys
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -144,10 +144,11 @@ class _Holder(NamedTuple):
         os.write(descriptor, f"{self.kind} {self.host} {self.process}\n".encode())
 
     def is_gone(self) -> bool:
-        """Whether the process has certainly ended. For a process on another host, that's unknown."""
+        """Whether the process has certainly ended. False if that can't be checked, as on another host."""
         is_on_this_host = self.host == _Holder.here(self.kind).host
-        # On Windows, signal 0 would end the process.
-        if sys.platform == "win32" or not is_on_this_host:
+        if not is_on_this_host:
+            return False
+        if sys.platform == "win32":  # there, the `os.kill` below would end the process
             return False
         try:
             os.kill(self.process, 0)  # sends no signal, but fails if there's no such process
@@ -177,7 +178,7 @@ def hold_for_writing(path: str) -> Iterator[None]:
     """
     lock_path = _name_lock_file(Path(path))
 
-    # An attempt returns None if the lock file was removed in the meantime, and should be repeated.
+    # None means that the lock file was removed in the meantime. Then try again with a new one.
     descriptor = None
     while descriptor is None:
         descriptor = _try_to_hold(lock_path)
@@ -185,7 +186,7 @@ def hold_for_writing(path: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # As soon as the file is unlocked, it can be another process's, so remove it first.
+        # As soon as the file is unlocked, another process can lock it, so remove it first.
         with suppress(OSError):  # Windows can't remove an open file, so there it stays
             lock_path.unlink()
         os.close(descriptor)
@@ -204,36 +205,46 @@ def _name_lock_file(path: Path) -> Path:
 def _try_to_hold(lock_path: Path) -> int | None:
     """Try to lock a lock file. Returns its descriptor, or None if the caller should try again.
 
-    On a file system without locks, the file is a lease instead: its content names the process that holds it.
     Raises `HeldError` if another process holds the lock or lease.
     """
     descriptor, is_new = outputs.open_or_make(str(lock_path))
-    with ExitStack() as stack:
-        stack.callback(os.close, descriptor)  # close it after a failure
-        lock_or_lease = _take_lock_or_lease(descriptor)
+    is_held = False
+    try:
+        is_held = _hold_open_file(lock_path, descriptor, is_new=is_new)
+    finally:
+        if not is_held:
+            os.close(descriptor)
+    return descriptor if is_held else None
 
-        holder = _Holder.read(descriptor)
-        if _is_lease_of_other(holder, lock_or_lease, is_new=is_new):
-            _refuse_live_holder(holder, lock_path)
-            # The other process has ended, so its lease can go.
-            _remove_if_at(lock_path, descriptor)
-            return None
 
-        # The last holder could have removed the file after it was opened here. Then the lock is worthless,
-        # because the next process makes and locks a new file.
-        if not _is_at(lock_path, descriptor):
-            return None
+def _hold_open_file(lock_path: Path, descriptor: int, *, is_new: bool) -> bool:
+    """Lock an open lock file, and write this process into it. Returns False if the caller should try again.
 
-        _Holder.here(lock_or_lease).write(descriptor)
-        stack.pop_all()  # don't close the descriptor
+    On a file system without locks, the file is a lease instead: its content names the process that holds it.
+    Raises `HeldError` if another process holds the lock or lease.
+    """
+    lock_or_lease = _take_lock_or_lease(descriptor)
 
-    return descriptor
+    holder = _Holder.read(descriptor)
+    if _is_lease_of_other(holder, lock_or_lease, is_new=is_new):
+        _refuse_live_holder(holder, lock_path)
+        # The other process has ended, so its lease can go.
+        _remove_if_at(lock_path, descriptor)
+        return False
+
+    # If the last holder has removed the file since it was opened, this lock is worthless: the next process
+    # makes and locks a new file.
+    if not _is_at(lock_path, descriptor):
+        return False
+
+    _Holder.here(lock_or_lease).write(descriptor)
+    return True
 
 
 def _is_lease_of_other(holder: _Holder | None, lock_or_lease: str, *, is_new: bool) -> bool:
     """Whether a lock file is another process's lease.
 
-    `lock_or_lease` says which of these this process can have: a lease if the file system has no locks.
+    `lock_or_lease` is the result of `_take_lock_or_lease` for the file.
     """
     if holder is not None and holder.kind == _LEASE_KIND:
         return True

@@ -82,8 +82,10 @@ class Pattern:
         self.is_for_folders = folders_only
         self.is_negated = is_negated
 
-        # `docs/**` matches everything below `docs`, but not `docs` itself.
-        end = "/.+" if parts[-1] == _DOUBLE_STAR else ""
+        # `_join_parts` leaves out a `**` at the end. `docs/**` matches everything below `docs`, but not
+        # `docs` itself.
+        ends_with_double_star = parts[-1] == _DOUBLE_STAR
+        end = "/.+" if ends_with_double_star else ""
         expression = _join_parts(parts, end)
         if not expression:  # all parts are `**`, which matches everything
             expression = ".+"
@@ -91,18 +93,18 @@ class Pattern:
 
 
 def _compile_for_files(pattern: Pattern) -> re.Pattern[str]:
-    """Compile a pattern to a regex for file paths, which also matches if only a folder above the file does.
+    """Compile a pattern to a regex that matches the path of a file if the pattern matches it or its folder.
 
-    In that case, the group `below` matches the slash after the folder. For example, the regex of `docs/`
-    matches `docs/` in `docs/a.md`.
+    The folder can be any above the file. Then the group `below` matches the slash after the folder: the regex
+    of `docs/` matches `docs/` in `docs/a.md`.
     """
     end = _choose_end(pattern)
     expression = _join_parts(pattern.parts, end)
     if expression:
         return re.compile(expression, re.DOTALL)
 
-    # All parts are `**`: `**/` matches every top folder, and `**` every path.
-    if pattern.is_for_folders:
+    # All parts are `**`. The regex only has to match the start of a path.
+    if pattern.is_for_folders:  # `**/` matches every folder, so it's enough to find the first
         return re.compile(f"[^/]*+{_BELOW_FOLDER_PATTERN}", re.DOTALL)
     return re.compile(".", re.DOTALL)
 
@@ -112,16 +114,16 @@ def _choose_end(pattern: Pattern) -> str:
     if pattern.is_for_folders:
         return _BELOW_FOLDER_PATTERN
     if pattern.parts[-1] == _DOUBLE_STAR:
-        # The group in `_BELOW_FOLDER_PATTERN` marks files that match because a folder above them does. But
-        # `docs/**` matches the files themselves.
+        # `docs/**` matches the files themselves. With `_BELOW_FOLDER_PATTERN`, it would look as if only their
+        # folder matched.
         return "/"
-    return rf"(?:{_BELOW_FOLDER_PATTERN}|\Z)"
+    return rf"(?:{_BELOW_FOLDER_PATTERN}|\Z)"  # the pattern matches a folder or the file
 
 
 def parse(line: str) -> Pattern | None:
     """Parse a line of a file such as `.gitignore`. Return None for a blank line or a comment.
 
-    Raises `ValueError` for a pattern that can't match anything.
+    Raises `ValueError` for a pattern that's too long or can't match anything.
     """
     text = _strip_trailing_spaces(line)
     is_blank = not text.strip()
@@ -131,15 +133,17 @@ def parse(line: str) -> Pattern | None:
     if len(text) > MAX_PATTERN_CHARS:
         raise ValueError(f"{text[:40]!r}…: a pattern of more than {MAX_PATTERN_CHARS:,} characters")
 
+    is_negated = text.startswith("!")
+    folders_only = text.endswith("/")
     path = text.removeprefix("!").removesuffix("/")
     if _ends_escaping(path):  # the last backslash has no character to escape
         raise ValueError(f"{text!r} matches nothing: it ends with a backslash")
 
     parts = _compile_parts(path.removeprefix("/"), text)
-    is_name_only = "/" not in path
-    if is_name_only:  # a name without a slash matches at any depth
+    is_name_only = "/" not in path  # unlike `/a`, which only matches at the top
+    if is_name_only:  # it matches at any depth
         parts.insert(0, _DOUBLE_STAR)
-    return Pattern(parts, folders_only=text.endswith("/"), is_negated=text.startswith("!"))
+    return Pattern(parts, folders_only=folders_only, is_negated=is_negated)
 
 
 def _strip_trailing_spaces(line: str) -> str:
@@ -160,11 +164,11 @@ def _ends_escaping(text: str) -> bool:
 def _compile_parts(path: str, pattern: str) -> list[str]:
     """Translate each part of a pattern's path into a regex. A part `**` stays as it is.
 
-    Raises `ValueError` if the path can't match anything. The error quotes `pattern`.
+    Raises `ValueError` if the path can't match anything. `pattern` is the whole pattern, for the message.
     """
     parts = []
     part_text = ""  # the current part, as far as it's read
-    pieces = [""]  # the regexes before, between and after the current part's stars
+    pieces = [""]  # the regexes of the text around its stars: `a*b` has the pieces `a` and `b`
 
     for token in _split_into_tokens(path + "/", pattern):  # so that every part ends with a slash
         if token.lastgroup == "slash":
@@ -175,7 +179,7 @@ def _compile_parts(path: str, pattern: str) -> list[str]:
 
         part_text += token[0]
         if token.lastgroup == "stars":
-            pieces.append("")
+            pieces.append("")  # a star starts a new piece
         else:
             pieces[-1] += _translate_token(token, pattern)
 
@@ -183,11 +187,14 @@ def _compile_parts(path: str, pattern: str) -> list[str]:
 
 
 def _split_into_tokens(path: str, pattern: str) -> Iterator[re.Match[str]]:
-    """Yield each token of a path. The name of the regex group that matched is the kind of token."""
+    """Yield each token of a path. The name of the regex group that matched is the kind of token.
+
+    Raises `ValueError` for a set without an end.
+    """
     position = 0
     while position < len(path):
         token = _TOKEN_PATTERN.match(path, position)
-        if token is None:
+        if token is None:  # only a `[` without a `]` isn't a token
             raise ValueError(f"{pattern!r} matches nothing: a set that has no end")
         yield token
         position = token.end()
@@ -232,13 +239,13 @@ def _compile_set(text: str, *, is_negated: bool) -> str:
 def _translate_members(text: str) -> str:
     """Translate the inside of a set such as `[a-z_[:digit:]]` into a regex."""
     members = ""
-    for class_name, low, high in _SET_MEMBER_PATTERN.findall(text):
+    for class_name, first, last in _SET_MEMBER_PATTERN.findall(text):
         if class_name:
             members += _CLASSES.get(class_name, "")
-        elif not high:
-            members += re.escape(low)
-        elif low <= high:  # a range such as `[z-a]` is empty
-            members += f"{re.escape(low)}-{re.escape(high)}"
+        elif not last:  # a single character
+            members += re.escape(first)
+        elif first <= last:  # a range; one such as `z-a` is empty, so it's skipped
+            members += f"{re.escape(first)}-{re.escape(last)}"
     return members
 
 
@@ -249,30 +256,29 @@ def _join_pieces(pieces: Sequence[str]) -> str:
         return "[^/]++"
 
     end_of_part = "(?![^/])"  # a slash or the path's end comes next
-    first, *others = pieces
-    has_no_star = not others
+    has_no_star = len(pieces) == 1
     if has_no_star:
-        return f"(?>{first}{end_of_part})"
+        return f"(?>{pieces[0]}{end_of_part})"
 
-    # To avoid backtracking, each star but the last takes the shortest match, and never tries a longer one
-    # (`(?>…)`). This matches the same paths, because the next star can match the characters between.
-    *inner_pieces, last_piece = others
+    first, *inner_pieces, last = pieces
     middle = ""
     for piece in inner_pieces:
+        # Find the piece at its first place, and keep that (`(?>…)`), because backtracking is slow. The result
+        # is the same: the next star matches any characters in between.
         middle += f"(?>[^/]*?{piece})"
-    return f"(?>{first}{middle}[^/]*{last_piece}{end_of_part})"
+    return f"(?>{first}{middle}[^/]*{last}{end_of_part})"
 
 
 def _join_parts(parts: Sequence[str], end: str) -> str:
     """Join the regexes of a path's parts, and append `end`. Each `**` matches any number of folders.
 
-    Returns "" if all parts are `**`.
+    A `**` at the end adds nothing, so `end` has to match for it. Returns "" if all parts are `**`.
     """
-    runs = _split_at_double_stars(parts)
+    runs = _split_at_double_stars(parts)  # a run is the parts between two `**`
     if not runs:
         return ""
 
-    # Match each run at its first place, except for the last one, which has to be at the path's end.
+    # The last run has to be at the path's end. Each other run matches at its first place in the path.
     *inner_runs, last_run = runs
     starts_with_double_star = parts[0] == _DOUBLE_STAR
     folders_before = _ANY_FOLDERS_PATTERN if starts_with_double_star else ""
@@ -297,8 +303,8 @@ def _split_at_double_stars(parts: Sequence[str]) -> list[str]:
 def _match_first_place(run: str, folders_before: str) -> str:
     """Return a regex that matches a run (the parts between two `**`) at its first place in the path.
 
-    It never tries a later place. That would match no other paths, because the next `**` can match the folders
-    between, and would only make the regex slow.
+    It never tries a later place, because that's slow. The result is the same: the next `**` matches any
+    folders in between.
     """
     fewest_folders = f"{folders_before}?" if folders_before else ""  # `?` skips as few as possible
     return f"(?>{fewest_folders}{run}/)"  # `(?>` keeps the first match

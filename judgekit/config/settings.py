@@ -160,7 +160,8 @@ class DepthRule(Strict):
         """Refuse a rule that no change can match."""
         if self.most_lines is not None and self.most_lines < self.least_lines:
             raise ValueError("expected most_lines of least_lines or more")
-        if self.paths and all(path.startswith("!") for path in self.paths):
+        only_excludes = self.paths and all(path.startswith("!") for path in self.paths)
+        if only_excludes:
             raise ValueError("expected a path that does not begin with !, which chooses none")
         return self
 
@@ -356,13 +357,15 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
     exceed the user's limits. Raises `ConfigError` with the invalid key, and its file or variable.
     """
     variables = _read_variables(environ)
-    user = _merge(_read(user_file()), variables)  # includes the user's limits
+    user = _merge(_read(user_file()), variables)  # the variables count as the user's limits, too
     if project is None:
         return Config.model_validate(user)
 
     limited_project = _apply_limits(_read_project(project), user)
     user_and_project = _merge(user, limited_project)
-    # The variables also override what the project sets within the limits.
+
+    # Merge the variables again, because they override the project, too. But keep the values that
+    # `_apply_limits` has combined.
     _drop_combined_settings(variables)
     merged = _merge(user_and_project, variables)
     config = Config.model_validate(merged)
@@ -374,11 +377,12 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
 
 
 def _drop_combined_settings(variables: Layer) -> None:
-    """Remove the settings from `variables` that `_apply_limits` has combined with the project's.
+    """Remove the settings from `variables` that `_apply_limits` has already combined with the project's.
 
-    The consents are among them. A variable that's left in would replace the combined value.
+    Otherwise, the next merge would replace the combined values with the variables' own.
     """
-    for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
+    combined_settings = (*CONSENTS, ("judge", "author_family"), ("judge", "independence"))
+    for section, key in combined_settings:
         variables.get(section, {}).pop(key, None)
 
 
@@ -403,14 +407,14 @@ def describe_disabling_setting(project: Path) -> str:
     if config.retrieval.enabled:
         return ""
 
-    sources_by_key = {setting.key: setting.where for setting in list_settings(project)}
-    # If `disabled_in` switches the hook off, `list_settings` gives the source of `disabled_in` here.
-    file_or_variable = sources_by_key["retrieval.enabled"]
-
+    places_by_key = {setting.key: setting.where for setting in list_settings(project)}
     disabling_folder = find_disabling_folder(config, project)
     if disabling_folder:
-        return f"{file_or_variable}: retrieval.disabled_in names {disabling_folder}"
-    return f"{file_or_variable}: retrieval.enabled is false"
+        place = places_by_key["retrieval.disabled_in"]
+        return f"{place}: retrieval.disabled_in names {disabling_folder}"
+
+    place = places_by_key["retrieval.enabled"]
+    return f"{place}: retrieval.enabled is false"
 
 
 Source: TypeAlias = Literal["default", "user", "project", "environment"]
@@ -429,17 +433,19 @@ def list_settings(project: Path) -> list[Setting]:
     """List all effective settings in `project`; raises `ConfigError` like `load`."""
     layers = _read_layers(project)
     config = load(project)
-    # A layer has only the values that were set, also in a list of objects. So to find a value in the layers,
-    # look for it as it was set, without the defaults that `config` adds to such objects.
-    set_values = _flatten(config.model_dump(exclude_unset=True))
+    values = _flatten(config.model_dump())
+    values_without_defaults = _flatten(config.model_dump(exclude_unset=True))
 
     settings = {}
-    for key, value in _flatten(config.model_dump()).items():
-        set_value = set_values.get(key, value)
-        source, where = _find_source(key, set_value, layers, project)
+    for key, value in values.items():
+        # In a list of objects, `config` fills in each object's defaults, but the layers don't have them.
+        value_in_layer = values_without_defaults.get(key, value)
+        source, where = _find_source(key, value_in_layer, layers, project)
         settings[key] = Setting(key, value, source, where)
 
-    if find_disabling_folder(config, project):  # then `disabled_in` has switched `enabled` off
+    # If `disabled_in` has switched `enabled` off, then `enabled` has the same source.
+    is_disabled_by_folder = find_disabling_folder(config, project) != ""
+    if is_disabled_by_folder:
         disabled_in = settings["retrieval.disabled_in"]
         settings["retrieval.enabled"] = disabled_in._replace(key="retrieval.enabled", value=False)
     return list(settings.values())
@@ -450,7 +456,7 @@ class _Layers(NamedTuple):
 
     variables: Layer
     project: Layer  # only those that comply with the user's limits
-    project_file: Layer  # those of the project that aren't from its `memory-config.json`
+    project_yaml: Layer  # those of the project that aren't from its `memory-config.json`
     user: Layer
     defaults: Layer
 
@@ -463,7 +469,7 @@ def _read_layers(project: Path) -> _Layers:
     return _Layers(
         variables=_flatten(variables),
         project=accepted,
-        project_file=_flatten(_read(project_file(project))),
+        project_yaml=_flatten(_read(project_file(project))),
         user=_flatten(user),
         defaults=_flatten(Config().model_dump()),
     )
@@ -475,14 +481,15 @@ def _find_source(key: str, value: object, layers: _Layers, project: Path) -> tup
         section, _, name = key.partition(".")
         return "environment", _name_variable(section, name)
     if _has_value(layers.project, key, value):
-        is_in_our_file = key in layers.project_file
-        file = project_file(project) if is_in_our_file else _memory_file(project)
+        is_in_yaml = key in layers.project_yaml
+        file = project_file(project) if is_in_yaml else _memory_file(project)
         return "project", str(file)
     if _has_value(layers.user, key, value):
         return "user", str(user_file())
     if _has_value(layers.defaults, key, value):
         return "default", ""
-    # A value that isn't in any layer was combined from the project's and the user's.
+    # No layer has exactly this value, so the project's was joined with the user's, or shortened to what the
+    # user allows.
     return "project", str(project_file(project))
 
 
@@ -608,17 +615,21 @@ def _read_project(project: Path) -> Layer:
 
 
 def _map_rubric_files(layer: Layer) -> dict[str, str]:
-    """Map each section whose rubric is given as a file to the file's path."""
+    """Return the paths of rubric files by section, without rubrics that are given by name."""
     rubric_files = {}
     for section in ("judge", "retrieval", "gate"):
-        name = layer.get(section, {}).get("rubric", "")
-        if name.endswith((".yaml", ".yml")):
-            rubric_files[section] = name
+        name_or_path = layer.get(section, {}).get("rubric", "")
+        is_path = name_or_path.endswith((".yaml", ".yml"))
+        if is_path:
+            rubric_files[section] = name_or_path
     return rubric_files
 
 
 def _refuse_harmful_settings(layer: Layer, rubric_files: Mapping[str, str], project: Path) -> None:
-    """Raise `ConfigError` for settings that a project may not make, since it can be a stranger's clone."""
+    """Raise `ConfigError` for settings that a project may not make.
+
+    The project may be a clone of a stranger's repository, so its settings can't be trusted.
+    """
     keys_and_problems = [
         *_check_user_only_keys(layer),
         *_check_paths(layer, rubric_files, project),
@@ -667,9 +678,10 @@ def _check_paths(
 
 
 def _leads_outside(path: str, project: Path) -> bool:
-    """Whether a path leads out of the project, or isn't one that can be resolved in it."""
+    """Whether a path leads out of the project. Also true for a path that can't be resolved."""
     is_in_home_folder = path.startswith("~")
-    is_drive_or_alias = ":" in path  # such as claude:auto
+    # `claude:auto` is an alias for the folder of Claude Code's memories.
+    is_drive_or_alias = ":" in path
     is_invalid = "\0" in path
     if is_in_home_folder or is_drive_or_alias or is_invalid:
         return True
@@ -732,21 +744,19 @@ def _limit_numbers(project_layer: Layer, user: Layer) -> None:
 
 
 def _find_limit(section: str, key: str, user: Layer) -> float | None:
-    """Return the user's limit for a number, or None if there's none.
-
-    If the user hasn't set a number that takes time or sends text, its default is the limit.
-    """
+    """Return the largest number that a project may set for a key, or None if there's no limit."""
     user_settings = user.get(section, {})
     if key in user_settings:
         limit: float | None = user_settings[key]
         return limit
 
-    takes_time_or_sends_text = key in _read_project_rules()["sending"]
-    if not takes_time_or_sends_text:
-        return None
-    default_settings = getattr(Config(), section)
-    default_limit: float | None = getattr(default_settings, key)
-    return default_limit
+    # If a larger number would take more time or send more text, a project may not exceed the default.
+    default_is_limit = key in _read_project_rules()["sending"]
+    if default_is_limit:
+        default_settings = getattr(Config(), section)
+        default_limit: float | None = getattr(default_settings, key)
+        return default_limit
+    return None
 
 
 def _lower_to_limit(number: float | None, limit: float | None) -> float | None:
@@ -759,28 +769,29 @@ def _lower_to_limit(number: float | None, limit: float | None) -> float | None:
 
 
 def _limit_consents(project_layer: Layer, user: Layer) -> None:
-    """Set the features that need the user's consent to the user's values, whatever the project says.
+    """Set each feature that needs the user's consent to the user's value, or "off" if there's none.
 
-    The project only decides if the user's value is "project". Without a value, a feature is "off".
+    If the user's value is "project", the project's value counts instead.
     """
     for section, key in CONSENTS:
-        consent = user.get(section, {}).get(key, "off")
+        users_value = user.get(section, {}).get(key, "off")
         settings = project_layer.setdefault(section, {})
-        if consent == "project":
+        if users_value == "project":
             settings.setdefault(key, "off")
         else:
-            settings[key] = consent
+            settings[key] = users_value
 
     # `rejects` opens additional issues, so it needs the same consent as issues.
     project_may_open_issues = user.get("escalate", {}).get("issues") == "project"
     if not project_may_open_issues:
+        # The loop has added the section, because CONSENTS contains `escalate.issues`.
         project_layer["escalate"].pop("rejects", None)
 
 
 def _limit_judge(judge: Layer, user: Layer) -> None:
-    """Reduce a project's `judge` settings to what the user allows, by changing `judge` in place."""
-    # Scores within the margin of a threshold aren't final, and need more calls. A project may not set the
-    # margin: a larger one costs calls, and a smaller one makes close verdicts final.
+    """Reduce a project's `judge` settings to what the user's `judge` settings allow, in place."""
+    # A project may not set the margin. A score this close to a threshold is judged again, so a larger margin
+    # costs the user calls, and a smaller one makes close verdicts final.
     judge.pop("margin", None)
 
     # A project can't relax a strict requirement.
@@ -797,22 +808,24 @@ def _limit_judge(judge: Layer, user: Layer) -> None:
 
 
 def _limit_models(judge: Layer, user: Layer) -> None:
-    """Reduce a project's models to one per tier. If the user has chosen any models, remove the project's."""
+    """Reduce a project's models to one per tier, or to none if the user has chosen any models."""
     user_chooses_models = any(user.get("tiers", {}).values())
     if user_chooses_models:
         judge.pop("tiers", None)
+        return
 
     # A jury of several models would cost the user more calls.
     tiers = judge.get("tiers", {})
     for tier, models in tiers.items():
-        if isinstance(models, list):
+        is_jury = isinstance(models, list)  # memory-config.json gives a single name instead
+        if is_jury:
             tiers[tier] = models[:1]
 
 
 def _keep_author_families(judge: Layer, user: Layer) -> None:
-    """Put the user's `author_family` before the project's, so that a project can't remove any family.
+    """Add the user's `author_family` to the project's, so that a project can't remove any family.
 
-    The setting lists the families of the models that wrote the files.
+    The setting names the families of the models that wrote the judged texts, separated by commas.
     """
     user_families = user.get("author_family")
     if not user_families or "author_family" not in judge:
@@ -820,45 +833,51 @@ def _keep_author_families(judge: Layer, user: Layer) -> None:
 
     project_families = judge["author_family"] or ""
     joined = _join_families(user_families, project_families)
-    # If all families are "none", which means human authors, there's nothing to join.
+    # Joining drops "none", which means a human author. If that leaves nothing, keep the user's "none".
     judge["author_family"] = joined or user_families
 
 
 def _join_families(user_families: str, project_families: str) -> str:
     """Join two comma-separated lists of model families without duplicates, preferring the user's spelling."""
-    families: dict[str, str] = {}  # by lower-case name
+    spellings: dict[str, str] = {}  # by lower-case name
     for family in f"{user_families},{project_families}".split(","):
-        name = family.strip()
-        lower_name = name.casefold()
+        spelling = family.strip()
+        lower_name = spelling.casefold()
         if lower_name in ("", "none"):  # "none" means a human author
             continue
-        # A family that's named again moves to the end, but keeps its first spelling, which is the user's.
-        first_spelling = families.pop(lower_name, name)
-        families[lower_name] = first_spelling
-    return ", ".join(families.values())
+        # Keep the first spelling, because the user's families come first. But move the family to the end.
+        first_spelling = spellings.pop(lower_name, spelling)
+        spellings[lower_name] = first_spelling
+    return ", ".join(spellings.values())
 
 
 def _limit_gate(gate: Layer, user: Layer) -> None:
-    """Remove a project's `gate` settings that would be less strict than the user's."""
-    # An empty value must not replace the user's. Other values are compared with the user's later.
+    """Remove settings from a project's `gate` section that are less strict than the user's `gate` section."""
+    # An empty value would replace the user's. For other values, `judging.depth` uses the user's depth if it's
+    # the deeper one.
     for key in ("depth", "review"):
-        if not gate.get(key):
+        is_empty = not gate.get(key)
+        if is_empty:
             gate.pop(key, None)
+
     # If the user has set the strictest value, the project can't change it.
-    for key, strictest in (("mode", "blocking"), ("undetermined", "block")):
+    strictest_values = {"mode": "blocking", "undetermined": "block"}
+    for key, strictest in strictest_values.items():
         if user.get(key) == strictest:
             gate.pop(key, None)
 
 
 def _limit_retrieval_tiers(retrieval: Layer, user: Layer) -> None:
-    """Remove a project's tiers, groups of models such as "quick", that the user doesn't allow.
+    """Remove the tiers that the user doesn't allow from a project's `retrieval` settings.
 
-    If none remain, the project gets all that the user allows.
+    If none remain, the project gets all allowed tiers.
     """
+    if "tiers" not in retrieval:
+        return
+
     allowed_tiers = user.get("tiers", ["quick"])
-    if "tiers" in retrieval:
-        remaining_tiers = [tier for tier in retrieval["tiers"] if tier in allowed_tiers]
-        retrieval["tiers"] = remaining_tiers or allowed_tiers
+    remaining_tiers = [tier for tier in retrieval["tiers"] if tier in allowed_tiers]
+    retrieval["tiers"] = remaining_tiers or allowed_tiers
 
 
 def _merge(below: Layer, above: Layer) -> Layer:
@@ -884,7 +903,7 @@ def _read_variables(environ: Mapping[str, str] | None = None) -> Layer:
     for name, (section, key, default) in KEYS_BY_VARIABLE.items():
         value = environ.get(name)
         if value:
-            _refuse_forbidden_variable(name, f"{section}.{key}", default)
+            _refuse_forbidden_variable(name, f"{section}.{key}")
             settings = layer.setdefault(section, {})
             settings[key] = value.split(",") if isinstance(default, list) else value
 
@@ -894,13 +913,16 @@ def _read_variables(environ: Mapping[str, str] | None = None) -> Layer:
         raise ConfigError.of(_list_variable_errors(error, layer)) from None
 
 
-def _refuse_forbidden_variable(name: str, dotted_key: str, default: object) -> None:
-    """Raise `ConfigError` if no variable may make this setting."""
-    # Some settings may only be in the user's file. The rules say what they do, such as "log prompts".
-    what_it_does = _read_project_rules()["users"].get(dotted_key)
+def _refuse_forbidden_variable(name: str, dotted_key: str) -> None:
+    """Raise `ConfigError` if the setting `dotted_key` can't be made by the variable `name`."""
+    # Settings that only the user's file may make, with what they do, such as "log prompts".
+    user_only_settings = _read_project_rules()["users"]
+    what_it_does = user_only_settings.get(dotted_key)
     if what_it_does:
         raise ConfigError(f"no variable may {what_it_does}", key=name)
-    if isinstance(default, TierModels):
+
+    # Each tier's models have a variable of their own.
+    if dotted_key == "judge.tiers":
         raise ConfigError(f"models are named by {_MODEL_VARIABLES}", key=name)
 
 
@@ -985,10 +1007,12 @@ def _read_memory_config(project: Path) -> Layer:
 
 
 def _convert_to_retrieval(memory_config: _MemoryConfig) -> dict[str, Any]:
-    """Convert the other tool's settings to our `retrieval` settings."""
-    # Some settings have the same name in both files. Convert the others.
+    """Convert the settings of a `memory-config.json` to our `retrieval` settings."""
+    # Take over the settings that have the same name in both files.
     same_names = set(RetrievalConfig.model_fields)
     retrieval = memory_config.model_dump(include=same_names, exclude_none=True)
+
+    # Convert the settings that we name differently.
     if memory_config.max_output is not None:
         retrieval.setdefault("max_inject", memory_config.max_output)
     if memory_config.conversation is False:

@@ -94,10 +94,14 @@ class _Composer(Composer):
         return node
 
     def _check_size(self, node: Any, values: Sequence[Any]) -> None:  # noqa: ANN401 - the nodes of ruamel
-        """Record the size of a list or mapping; raises `MarkedYAMLError` if aliases make it too large."""
-        # An alias refers to an existing node, whose size counts again at each use.
-        size = 1
+        """Record how many values a list or mapping has, with all nested ones.
+
+        Raises `MarkedYAMLError` if there are too many.
+        """
+        size = 1  # the node itself
         for value in values:
+            # Only lists and mappings have a recorded size. Any other value counts as 1. A node counts again
+            # whenever an alias refers to it.
             size += self._sizes.get(id(value), 1)
         self._sizes[id(node)] = size
         if size > MAX_NODES:
@@ -114,7 +118,7 @@ def _make_parser() -> YAML:
 
 
 def _rephrase(problem: str | None) -> str:
-    """Rephrase the YAML parser's message in plain words, without any file content."""
+    """Rephrase the YAML parser's message in plain words, without the file's values."""
     message = (problem or "not valid YAML").partition("\n")[0]
     message = message.replace(
         "found character '\\t' that cannot start any token", "a tab; indent with spaces"
@@ -124,6 +128,7 @@ def _rephrase(problem: str | None) -> str:
     if message.startswith("expected <block end>"):
         return "this does not fit the block above it"
     if message.startswith("found duplicate key "):
+        # Keep the key, but drop its value, which can be secret.
         return message.partition(" with value ")[0]
     # Remove quoted content, which can be secret, and quoted tokens such as '<block end>'.
     return _QUOTATION_PATTERN.sub("", message)
@@ -146,9 +151,10 @@ def put_value(path: Path, section: str, key: str, value: object) -> None:
 def change(path: Path, edit: Callable[[Any], None], remedy: str, key: str) -> None:
     """Apply `edit` to the mapping in a YAML file, creating the file if necessary.
 
-    Raises `ConfigError` if the file isn't valid YAML, or can't be edited or written. If its layout prevents
-    editing, the error names the `key`, and the `remedy` tells the user what to do instead.
+    Raises `ConfigError` if the file isn't valid YAML, or can't be edited or written. `key` and `remedy` are
+    only for the error about a layout that can't be edited. A `remedy` is, for example, "set it to 3 by hand".
     """
+    # `read_text` would convert the line ends, which must be preserved.
     text = path.read_bytes().decode() if path.exists() else ""
     parse_yaml(text, path)  # raises an error with the line for invalid YAML
 
@@ -168,9 +174,10 @@ def change(path: Path, edit: Callable[[Any], None], remedy: str, key: str) -> No
 
 
 def _follow_user_link(path: Path) -> Path:
-    """If the user's own configuration file is a link, return the file that it points to.
+    """Return the file that a link in the user's own configuration folder points to.
 
-    Then writing replaces that file, and keeps the link. A link in a project isn't followed.
+    Writing to `path` itself would replace the link. Other paths, such as those in a project, are returned as
+    they are.
     """
     is_users_own = path.absolute().is_relative_to(environment.config_home())
     return path.resolve() if is_users_own else path
@@ -179,13 +186,13 @@ def _follow_user_link(path: Path) -> Path:
 def edit_yaml(text: str, edit: Callable[[Any], None]) -> str:
     """Apply `edit` to the data in a YAML document, and return the new document.
 
-    Preserves comments, order, quotes and line ends. Raises `ConfigError` if the layout makes that impossible.
+    Preserves comments, order, quotes and line ends. Raises `ConfigError` if it can't.
     """
     lines = lines_of(text)
     yaml = _make_preserving_parser(text, lines)
-    is_empty = parse_yaml(text) is None  # it may have comments
+    is_empty = parse_yaml(text) is None  # no data, but there may be comments
 
-    changed_lines = []
+    changed_lines = []  # stays empty if the edit fails
     # `edit` raises TypeError, AttributeError or LookupError for data that it can't handle, such as a list.
     with suppress(YAMLError, ValueError, TypeError, AttributeError, LookupError):
         changed_lines = _edit_lines(lines, edit, yaml, is_empty=is_empty)
@@ -205,12 +212,12 @@ def _list_lost_comments(lines: Sequence[str], changed_lines: Sequence[str]) -> l
 
 
 def _make_preserving_parser(text: str, lines: Sequence[str]) -> YAML:
-    """Make a parser that writes a document in the layout that it had."""
+    """Make a parser that can also write the document again, in the same layout."""
     yaml = _make_parser()
     yaml.preserve_quotes = True
-    yaml.brace_single_entry_mapping_in_flow_sequence = True
+    yaml.brace_single_entry_mapping_in_flow_sequence = True  # otherwise `[{a: 1}]` becomes `[a: 1]`
     yaml.width = len(text) + 4096  # prevents line breaks
-    yaml.explicit_start = "---" in lines  # preserve the marker, but don't add one
+    yaml.explicit_start = "---" in lines  # write this marker only if the document has it
     return yaml
 
 
@@ -218,19 +225,24 @@ def _edit_lines(
     lines: Sequence[str], edit: Callable[[Any], None], yaml: YAML, *, is_empty: bool
 ) -> list[str]:
     """Apply `edit` to the document in `lines`. Returns [] if the parser can't write the result correctly."""
-    mapping = "{}" if is_empty else ""  # an empty document needs a mapping to edit
-    document = "\n".join([*lines, mapping])
+    last_line = "{}" if is_empty else ""  # a mapping to edit, or only the final line end
+    document = "\n".join([*lines, last_line])
     data, sequence_indent, offset = load_yaml_guess_indent(document, yaml=yaml)
     if is_empty:
         data.fa.set_block_style()  # write keys on separate lines, not in braces
+
     mapping_indent = _find_mapping_indent(lines)
+    # The guessed numbers are None if the document has no lists.
     yaml.indent(mapping=mapping_indent, sequence=sequence_indent or 2, offset=offset or 0)
 
     edit(data)
     output = io.StringIO()
     yaml.dump(data, output)
-    is_correct = parse_yaml(output.getvalue()) == data
-    return lines_of(output.getvalue()) if is_correct else []
+    changed_text = output.getvalue()
+
+    # The parser may write an unusual layout incorrectly, so read the result again.
+    is_correct = parse_yaml(changed_text) == data
+    return lines_of(changed_text) if is_correct else []
 
 
 def _find_mapping_indent(lines: Sequence[str]) -> int:
