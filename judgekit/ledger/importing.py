@@ -33,7 +33,7 @@ Fields: TypeAlias = dict[str, Any]
 
 FETCH_SECONDS = 60.0  # for everything that a host sends
 MAX_FETCHED_BYTES = 64_000_000
-_SSH = ("-oBatchMode=yes", "-oConnectTimeout=10", "-oLogLevel=ERROR")
+_SSH_OPTIONS = ("-oBatchMode=yes", "-oConnectTimeout=10", "-oLogLevel=ERROR")
 _MAX_ERROR_CHARS = 200  # characters of a host's last line on stderr
 _MAX_VALUE_CHARS = 60  # characters of a wrong value
 _BATCH_LINES = 500  # lines written while the lock is held
@@ -61,11 +61,13 @@ def convert_verdict(older: Fields, *, text: bool = False) -> VerdictLine:
 
     Raises `ValueError` if the line isn't a verdict or has an invalid value.
     """
-    # There are two kinds of lines, about a push or about an agent's task. They have different keys.
-    if "files_evaluated" in older or "judge_model" in older:
+    # A line is about a push or about an agent's task. The two kinds have different keys.
+    is_push = "files_evaluated" in older or "judge_model" in older
+    is_task = "task_id" in older
+    if is_push:
         fields = _convert_push(older)
         known_keys = _PUSH_KEYS
-    elif "task_id" in older:
+    elif is_task:
         fields = _convert_task(older, text=text)
         known_keys = _TASK_KEYS
     else:
@@ -75,6 +77,7 @@ def convert_verdict(older: Fields, *, text: bool = False) -> VerdictLine:
     average = _read_average(older, scores)
     fields |= {
         "id": _make_id(older),
+        # The older judges all used this rubric, and didn't record its version.
         "rubric": {"id": "kls", "version": "", "sha256": ""},
         "prompt_sha256": "",
         "timestamp": _read_time(older.get("timestamp")),
@@ -245,7 +248,7 @@ def _read_override(older: Fields) -> Fields | None:
 def _translate_word(words: dict[str, str], older: Fields, word: object) -> str:
     """Translate an older line's verdict word; raises `ValueError` if `words` lacks it."""
     if not isinstance(word, str) or word not in words:
-        # Quote the verdict as it's written in the line. `word` can be in other letters.
+        # Quote the verdict from the line, since the caller may have changed `word` to upper case.
         got = short_line(repr(older.get("verdict")), _MAX_VALUE_CHARS)
         raise ValueError(f"verdict: expected one of {', '.join(words)}, got {got}")
     return words[word]
@@ -321,26 +324,26 @@ def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) 
     of lines already known, and the damaged lines. Raises `LedgerError` if the ledger can't be written.
     """
     known_ids = {record.id for record in ledger.records()}
-    added_lines = 0
-    known_lines = 0
+    added_count = 0
+    known_count = 0
     damaged_lines: list[Damage] = []
     batch: list[Record] = []
 
     for record in _read_records(places, damaged_lines.append, text=text):
         if record.id in known_ids:
-            known_lines += 1
+            known_count += 1
             continue
 
         known_ids.add(record.id)
-        added_lines += 1
+        added_count += 1
         # Write the records in batches, to limit memory use.
         batch.append(record)
         if len(batch) == _BATCH_LINES:
             ledger.add(*batch)
             batch.clear()
 
-    ledger.add(*batch)
-    return Imported(added_lines, known_lines, damaged_lines)
+    ledger.add(*batch)  # the rest
+    return Imported(added_count, known_count, damaged_lines)
 
 
 def _read_records(places: Iterable[Path], on_damage: OnDamage, *, text: bool) -> Iterator[Record]:
@@ -351,11 +354,12 @@ def _read_records(places: Iterable[Path], on_damage: OnDamage, *, text: bool) ->
             if isinstance(record, str):  # The line can't be read, and this string is the reason.
                 on_damage(Damage(path, number, record))
             else:
-                yield _clear_terminal(record)
+                # An override from elsewhere wasn't typed at a terminal of this machine.
+                yield _clear_terminal_mark(record)
 
 
-def _clear_terminal(record: Record) -> Record:
-    """Clear an override's `terminal`, since it wasn't typed at one of this machine."""
+def _clear_terminal_mark(record: Record) -> Record:
+    """Clear the `terminal` mark of an override. Other records are returned unchanged."""
     if isinstance(record, OverrideLine):
         return record.model_copy(update={"terminal": False})
     return record
@@ -374,11 +378,7 @@ def _read_record(raw: bytes, *, text: bool) -> Record | str:
         return "not an object"
 
     try:
-        is_own_line = "schema" in fields  # an older judge's lines have no schema
-        record = store.parse(raw) if is_own_line else convert_verdict(fields, text=text)
-        if isinstance(record, str):
-            return record
-        return record if _can_be_stored(record) else _OUT_OF_RANGE
+        return _convert_line(raw, fields, text=text)
     except ValidationError as error:
         return str(problem(error.errors(include_url=False), fields))
     except (OverflowError, RecursionError, PydanticSerializationError):
@@ -387,12 +387,22 @@ def _read_record(raw: bytes, *, text: bool) -> Record | str:
         return str(error)
 
 
+def _convert_line(raw: bytes, fields: Fields, *, text: bool) -> Record | str:
+    """Convert a line to a record that can be stored. If it can't be, returns the problem as a string."""
+    is_own_line = "schema" in fields  # an older judge's lines have no schema
+    record = store.parse(raw) if is_own_line else convert_verdict(fields, text=text)
+    if isinstance(record, str):  # The line can't be parsed, and this string is the reason.
+        return record
+    return record if _can_be_stored(record) else _OUT_OF_RANGE
+
+
 def _can_be_stored(record: Record) -> bool:
     """Whether a record can be written and read again.
 
-    Raises `OverflowError` if its time can't be converted to UTC, as near the years 1 and 9999, and
-    pydantic's errors if it can't be written.
+    Raises `OverflowError` if its time can't be converted to UTC. Raises pydantic's errors if it can't be
+    written.
     """
+    # Only try the conversion. It fails near the years 1 and 9999.
     record.timestamp.astimezone(UTC)
     copy_or_problem = store.parse(records.serialise_record(record))
     return not isinstance(copy_or_problem, str)
@@ -401,18 +411,18 @@ def _can_be_stored(record: Record) -> bool:
 def fetch_lines(host: str, since: datetime | None, to: Path) -> str:
     """Fetch a host's ledger lines over ssh, and write them to the file `to`.
 
-    Returns the last line that ssh wrote to stderr, or "". Raises `UsageError` if the host name is invalid or
-    ssh isn't installed, and `InputError` if ssh fails.
+    Returns the last line that ssh wrote to stderr, such as a warning, or "". Raises `UsageError` if the host
+    name is invalid or ssh isn't installed, and `InputError` if ssh fails.
     """
     exit_code, lines, errors = _run_ssh(_make_command(host, since), host)
     to.write_bytes(lines)
 
-    # If ssh fails, the last line on stderr explains it best.
-    last_error = _find_last_line(errors)
+    last_stderr_line = _find_last_line(errors)
     if exit_code != 0:
-        reason = last_error or f"exit code {exit_code}"
+        # The last line explains the failure best.
+        reason = last_stderr_line or f"exit code {exit_code}"
         raise InputError(f"{host}: ssh: {reason}")
-    return last_error
+    return last_stderr_line
 
 
 def _make_command(host: str, since: datetime | None) -> list[str]:
@@ -427,7 +437,7 @@ def _make_command(host: str, since: datetime | None) -> list[str]:
     if program is None:
         raise UsageError("--host: ssh is not installed")
 
-    command = [program, *_SSH, host, "judgekit", "ledger", "export", "--jsonl"]
+    command = [program, *_SSH_OPTIONS, host, "judgekit", "ledger", "export", "--jsonl"]
     if since:
         command += ["--since", since.isoformat()]
     return command

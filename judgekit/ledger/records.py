@@ -256,13 +256,14 @@ def make_verdict_line(
     Quotes, and anything else that can repeat the input, are kept only if `text`. `gate` describes the push,
     and `of_task` marks a verdict on an agent's task.
     """
-    # If the verdict is itself a ledger line, leave out the fields that only a line has.
+    # `verdict` can be a ledger line, which has more fields. Take only those of a verdict.
     fields = verdict.model_dump(by_alias=True, include=set(Verdict.model_fields))
+    # A dump leaves `configured` out, because only the ledger has it.
+    fields["configured"] = verdict.configured
     _add_quote_hashes(fields["findings"], hashes)
     if not text:
         _drop_quoted_input(fields)
 
-    fields["configured"] = verdict.configured  # only the ledger has it, so the dump leaves it out
     fields["gate"] = gate
     fields["of_task"] = of_task
     return VerdictLine.model_validate(fields)
@@ -298,13 +299,13 @@ def _list_all_findings(fields: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _drop_quoting_message(failure: dict[str, Any], fields: dict[str, Any]) -> None:
-    """Remove a failure's message if it can quote the model's output."""
+    """Remove a failure's message from a verdict's `fields` if it can quote the model's output."""
     message = failure["message"]
     may_quote = failure["kind"] in _QUOTING_FAILURE_KINDS
     if not message or not may_quote:
         return
     failure["message"] = ""
-    # `degraded` can repeat the message.
+    # The verdict's `degraded` describes failures, and has their messages in brackets.
     if fields["degraded"]:
         fields["degraded"] = fields["degraded"].replace(f" ({message})", "")
 
@@ -350,6 +351,6 @@ def is_override_of(override: OverrideLine, task_id: str, subjects: Collection[st
         return False
     if override.subjects and subjects:
         return set(override.subjects) == set(subjects)
-    # Without file hashes, the ids must identify the content, as a git blob's hash does. It must have enough
-    # digits, because a short one can also match another file.
+    # Without file hashes, both ids must contain a git blob's hash, which identifies the content. A short hash
+    # isn't enough, because it can also match another file.
     return is_blob(override.task_id, digits=HASH_DIGITS) and is_blob(task_id, digits=HASH_DIGITS)

@@ -76,10 +76,11 @@ def home() -> Path:
 
 
 def explain_misplaced(record: Record) -> str:
-    """Explain why a record received from another machine can't be stored; "" if it can."""
+    """Explain why a record from another machine can't be stored. Returns "" if it can."""
     # The project becomes a folder's name, so it mustn't lead out of the ledgers' folder.
     if not _LEDGER_NAME_PATTERN.fullmatch(record.project):
         return "project: expected the name of a ledger"
+    # The UTC day becomes a file's name. Near the years 1 and 9999, Python can't convert times to UTC.
     if not _FIRST_YEAR <= record.timestamp.year <= _LAST_YEAR:
         return "timestamp: not a time of a verdict"
     return ""
@@ -176,18 +177,18 @@ def read_entries(
     Lines with the same id and author are yielded only once. `on_damage` is called for each unreadable line or
     file.
     """
-    schemas = None
+    encoded_schemas = None
     if wanted.kinds is not None:
-        schemas = [SCHEMAS[kind].encode() for kind in wanted.kinds]
+        encoded_schemas = [SCHEMAS[kind].encode() for kind in wanted.kinds]
 
-    seen = set()  # ids with authors
+    yielded = set()  # pairs of id and author
     for path, day in list_files(places, on_damage).items():
         if _is_before(day, wanted.since):
             continue
 
         for number, raw in read_raw_lines(path, on_damage):
             # Parsing is slow, so skip lines of other kinds without it.
-            if not _is_worth_parsing(raw, schemas):
+            if not _is_worth_parsing(raw, encoded_schemas):
                 continue
 
             record = parse(raw)
@@ -195,11 +196,12 @@ def read_entries(
                 on_damage(Damage(path, number, record))
                 continue
 
-            # With the id alone, a team member could hide another person's line by sending one with its id.
-            id_and_author = (record.id, getattr(record, "who", ""))
-            is_new = id_and_author not in seen
+            # Ids can be copied. Compare the author too, so that nobody can hide another person's line.
+            author = getattr(record, "who", "")  # verdicts and faults have none
+            id_and_author = (record.id, author)
+            is_new = id_and_author not in yielded
             if is_new and wanted.takes(record):
-                seen.add(id_and_author)
+                yielded.add(id_and_author)
                 yield ReadLine(record, raw)
 
 
@@ -211,9 +213,10 @@ def _is_before(day: date | None, since: datetime | None) -> bool:
 
 
 def _is_worth_parsing(raw: bytes, schemas: Collection[bytes] | None) -> bool:
-    """Whether a line can have one of these schemas, or is cut off, which must be reported as damage."""
+    """Whether a line may have one of these schemas, or is cut off. None means any schema."""
     if schemas is None:
         return True
+    # A cut-off line may have lost its schema. Parsing it fails, so that it's reported as damage.
     is_cut_off = not raw.endswith(b"}")
     return is_cut_off or any(schema in raw for schema in schemas)
 
@@ -235,10 +238,11 @@ def read_raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes
                     _skip_rest_of_line(file)
                     continue
 
-                text = raw.strip()
-                if text:
-                    yield number, text
+                content = raw.strip()
+                if content:
+                    yield number, content
     except OSError as error:
+        # Line number 0 stands for the whole file.
         on_damage(Damage(path, 0, f"cannot be read ({error.strerror or error})"))
 
 
@@ -318,10 +322,10 @@ def parse_accepted(
 def list_files(
     places: Iterable[Path], on_damage: OnDamage = lambda _: None
 ) -> dict[Path, date | None]:
-    """Find the ledger files in the given files and folders. Maps each to the day in its name, oldest first.
+    """Find the ledger files in the given files and folders. Returns the day in each file's name.
 
-    A file name without a day is mapped to None, and comes first. `on_damage` is called for each folder that
-    can't be read, and for anything in a folder that's named like a ledger file but isn't a regular file.
+    Files without a day (None) come first, then the oldest. In folders, `on_damage` is called for each
+    subfolder, broken link or device with a ledger file's name, and for each folder that can't be read.
     """
     paths: set[Path] = set()
     for place in places:
@@ -387,16 +391,17 @@ def _may_exist(path: Path) -> bool:
 def _parse_name(path: Path) -> tuple[date | None, int]:
     """Extract the day and part number from a file's name, such as `2026-02-01.3.jsonl`.
 
-    A missing day is None, and a missing part number is 0.
+    Without a valid day, the day is None. Without a part number, the part is 0.
     """
     match = _FILE_NAME_PATTERN.fullmatch(path.name)
     if not match:
         return None, 0
-    day_text, part_text = match.groups(default="0")
-    day = None
-    with suppress(ValueError):  # e.g. 2026-02-31
-        day = date.fromisoformat(day_text)
-    return day, int(part_text)
+    day_text, part_text = match.groups()
+    part = int(part_text or 0)
+    try:
+        return date.fromisoformat(day_text), part
+    except ValueError:  # e.g. 2026-02-31
+        return None, part
 
 
 def _sort_key(path: Path) -> tuple[date, int, str]:
@@ -466,43 +471,44 @@ def _make_name(path: str) -> str:
     return f"{readable or 'project'}-{digest[:_HASH_DIGITS]}"
 
 
-def _find_address(checkout: Path) -> str:
-    """Return the URL of a repository's remote `origin`, or of its only remote. Credentials are removed.
+def _find_remote_address(checkout: Path) -> str:
+    """Return the address of the remote `origin`, or else of the only remote, such as `github.com/ann/shop`.
 
-    Returns "" if there's neither.
+    Returns "" if there's no remote, or several without an `origin`.
     """
-    address_by_remote = _read_addresses(checkout)
-    if "origin" in address_by_remote:
-        address = address_by_remote["origin"]
-    elif len(address_by_remote) == 1:
-        (address,) = address_by_remote.values()
+    url_by_remote = _read_remote_urls(checkout)
+    if "origin" in url_by_remote:
+        url = url_by_remote["origin"]
+    elif len(url_by_remote) == 1:
+        (url,) = url_by_remote.values()
     else:
         return ""
-    return normalise_address(address, str(checkout))
+    # The URL can be a path relative to the checkout.
+    return normalise_address(url, str(checkout))
 
 
-def _read_addresses(checkout: Path) -> dict[str, str]:
+def _read_remote_urls(checkout: Path) -> dict[str, str]:
     """Return the URL of each remote, by the remote's name; {} if git fails."""
     try:
         output = Repository(checkout).ask("config", "-z", "--get-regexp", r"^remote\..*\.url$")
     except GitError:
         return {}
 
-    address_by_remote: dict[str, str] = {}
+    url_by_remote: dict[str, str] = {}
     # With -z, each entry is a key, a newline, the value and a NUL.
     entries = os.fsdecode(output).split("\0")
     for entry in filter(None, entries):
-        key, _, address = entry.partition("\n")
+        key, _, url = entry.partition("\n")
         remote = key.removeprefix("remote.").removesuffix(".url")
         # If a remote has multiple URLs, git fetches from the first one.
-        address_by_remote.setdefault(remote, address)
-    return address_by_remote
+        url_by_remote.setdefault(remote, url)
+    return url_by_remote
 
 
 def _move_lines(old_folder: Path, new_folder: Path) -> None:
     """Move a ledger's lines from one folder to another.
 
-    Errors are ignored, because the next call moves the remaining lines.
+    If that fails, the next call moves the lines that are left.
     """
     is_real_folder = old_folder.is_dir() and not old_folder.is_symlink()
     if not is_real_folder:
@@ -514,8 +520,10 @@ def _move_lines(old_folder: Path, new_folder: Path) -> None:
             old_folder.rename(new_folder)
             return
 
+    # The new folder exists, or another process has just created it. So append to its files.
     with suppress(OSError), file_lock(new_folder / LOCK_FILE, timeout=LOCK_SECONDS):
         _append_files(old_folder, new_folder)
+        # Delete the files that are left, such as the lock and the key.
         shutil.rmtree(old_folder, ignore_errors=True)
 
 
@@ -541,15 +549,16 @@ def _find_main_checkout(checkout: Path) -> Path:
     git_file = checkout / ".git"
     if not git_file.is_file():
         return checkout
+    # A submodule has no `commondir` file (OSError). A damaged file can contain a NUL (ValueError).
     with suppress(OSError, ValueError):
         # In a worktree, .git is a file that contains `gitdir: PATH`.
         key, _, git_path = _read_line(git_file).partition(": ")
         if key != "gitdir":
             return checkout
-        # The file PATH/commondir contains the path of the main checkout's .git folder, relative to PATH.
+        # The file PATH/commondir contains the path of the main repository's git folder, relative to PATH.
         common_path = _read_line(checkout / git_path / "commondir")
         main_git = Path(os.path.realpath(checkout / git_path / common_path))
-        # In a submodule or a bare repository, the folder has another name and isn't inside a checkout.
+        # The git folder of a bare repository or a submodule has another name, and isn't inside a checkout.
         if main_git.name == ".git":
             return main_git.parent
     return checkout
@@ -565,23 +574,27 @@ class Ledger(NamedTuple):
     def of(cls, start: Path) -> Ledger:
         """Find the ledger of the project that contains the folder `start`.
 
-        All clones and worktrees of a repository share a ledger, which is identified by the remote's URL. If
-        there's no remote, the ledger is identified by the project's path.
+        All clones and worktrees of a repository share a ledger, which is named after the remote's address.
+        Without such an address, the ledger is named after the project's path.
         """
         start = start.absolute()
         checkout = _find_checkout(start)
         project_folder = checkout or environment.project_root(str(start))
         project_path = os.path.realpath(project_folder)
-        name_from_path = _make_name(os.path.normcase(project_path))
+        # On Windows, the same path can be written in upper or lower case.
+        path_name = _make_name(os.path.normcase(project_path))
+        path_folder = home() / path_name
 
-        address = _find_address(Path(project_path)) if checkout else ""
+        address = _find_remote_address(Path(project_path)) if checkout else ""
         if not address:
-            return cls(home() / name_from_path, name_from_path)
+            return cls(path_folder, path_name)
 
-        name_from_remote = _make_name(f"remote {address}")
+        # The address can be a local path. "remote" makes the name differ from that of the project there.
+        remote_name = _make_name(f"remote {address}")
+        remote_folder = home() / remote_name
         # Before the repository had a remote, the ledger was named after the path. Move those lines.
-        _move_lines(home() / name_from_path, home() / name_from_remote)
-        return cls(home() / name_from_remote, name_from_remote)
+        _move_lines(path_folder, remote_folder)
+        return cls(remote_folder, remote_name)
 
     def add(self, *records: Record) -> None:
         """Append records to the ledger, each to the file for its UTC day.
@@ -592,24 +605,25 @@ class Ledger(NamedTuple):
         if not records:
             return
 
-        # Serialise all records first, with this project's name.
+        # Serialise all records before writing any. If one can't be serialised, none is written.
         dated_lines = []
         for record in records:
             day = record.timestamp.astimezone(UTC).date()
-            own_record = record.model_copy(update={"project": self.name})
-            dated_lines.append((day, serialise_record(own_record)))
+            named_record = record.model_copy(update={"project": self.name})
+            dated_lines.append((day, serialise_record(named_record)))
 
-        # If people typed any of the records, wait until these are on the disk, so that they can't be lost.
-        has_typed_records = any(isinstance(record, _TYPED_RECORDS) for record in records)
-        written_lines = 0
+        # People can't be asked to type records again, so such records must be safely on the disk.
+        is_typed = any(isinstance(record, _TYPED_RECORDS) for record in records)
+        written_count = 0
         try:
             environment.make_private_folder(str(self.folder))
             with file_lock(self.folder / LOCK_FILE, timeout=LOCK_SECONDS):
                 for day, raw in dated_lines:
-                    _append(self._find_file_with_room(day), raw, durable=has_typed_records)
-                    written_lines += 1
+                    path = self._find_file_with_room(day)
+                    _append(path, raw, durable=is_typed)
+                    written_count += 1
         except OSError as error:
-            raise LedgerError(self.folder, error, written_lines) from None
+            raise LedgerError(self.folder, error, written_count) from None
 
     def _find_file_with_room(self, day: date) -> Path:
         """Return the path of a day's first file that isn't full. It may not exist yet."""
@@ -673,10 +687,10 @@ class Ledger(NamedTuple):
 
 
 def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
-    """Delete a ledger's files for days before `before` (UTC), and later labels of deleted verdicts.
+    """Delete a ledger's files for days before `before` (UTC), and the newer labels of the deleted verdicts.
 
-    Returns the number of deleted lines by kind, including the kind "damaged". If `preview`, nothing is
-    deleted. Raises `LedgerError` if a file can't be read or written.
+    Returns the number of deleted lines by kind. Damaged lines and unreadable files count as "damaged". If
+    `preview`, nothing is deleted. Raises `LedgerError` if a file can't be deleted or rewritten.
     """
     counts: Counter[str] = Counter()  # deleted lines, by kind
     removed_verdict_ids: set[str] = set()
@@ -685,6 +699,7 @@ def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
         lock = nullcontext() if preview else file_lock(folder / LOCK_FILE, timeout=LOCK_SECONDS)
         with lock:
             for path, day in list_files([folder]).items():
+                # The ledger never writes a file without a day, so keep it.
                 if day is None:
                     continue
                 # The files are sorted by day, so all deleted verdicts are known before the first kept file.
@@ -725,12 +740,12 @@ def _remove_labels(path: Path, verdict_ids: Collection[str], *, preview: bool) -
 
 
 def _read_lines(path: Path) -> list[bytes]:
-    """Return the non-empty lines of a file."""
+    """Return the non-empty lines of a file, or a single damaged line if the file can't be read."""
     try:
         with path.open("rb") as file:
             return [raw for raw in file if raw.strip()]
     except OSError:
-        return [_DAMAGED_LINE]  # so that the file counts as damaged
+        return [_DAMAGED_LINE]
 
 
 def _is_label_of(raw: bytes, verdict_ids: Collection[str]) -> bool:
