@@ -62,10 +62,10 @@ class OverrideEnviron:
 
     def __enter__(self) -> None:
         """Use these environment variables until the block ends."""
-        # Import `contextvars` lazily, because the import takes 3 % of Python's start-up time.
         global _override  # noqa: PLW0603 - one variable for the process
         if _override is None:
-            from contextvars import ContextVar  # noqa: PLC0415 - imported lazily, see above
+            # This import takes 3 % of Python's start-up time, so only do it when it's needed.
+            from contextvars import ContextVar  # noqa: PLC0415 - imported lazily to start fast
 
             _override = ContextVar("environment", default=None)
         self._token = _override.set(self._variables)
@@ -99,18 +99,19 @@ def state_home() -> str:
 def _find_home(subfolder: str, xdg_variable: str, xdg_default: str) -> str:
     """Return the path of one of judgekit's folders, such as ~/.config/judgekit.
 
-    If JUDGEKIT_HOME is set, this is its `subfolder`. Otherwise, it's `judgekit` in the folder that
-    `xdg_variable` names, or else in `~/xdg_default`. Raises `ConfigError` if JUDGEKIT_HOME is relative.
+    If JUDGEKIT_HOME is set, return its `subfolder`. Otherwise, return the folder `judgekit` in the XDG
+    folder: the value of `xdg_variable` or, by default, `~/xdg_default`. Raises `ConfigError` if JUDGEKIT_HOME
+    is relative.
     """
     judgekit_home = environ().get("JUDGEKIT_HOME")
     if judgekit_home:
         _require_absolute_home(judgekit_home)
         return os.path.join(judgekit_home, subfolder) if subfolder else judgekit_home
 
-    base = environ().get(xdg_variable, "")
-    if not os.path.isabs(base):  # the XDG specification says to ignore relative paths
-        base = os.path.join(os.path.expanduser("~"), xdg_default)
-    return os.path.join(base, "judgekit")
+    xdg_folder = environ().get(xdg_variable, "")
+    if not os.path.isabs(xdg_folder):  # the XDG specification says to ignore relative paths
+        xdg_folder = os.path.join(os.path.expanduser("~"), xdg_default)
+    return os.path.join(xdg_folder, "judgekit")
 
 
 def _require_absolute_home(judgekit_home: str) -> None:
@@ -129,6 +130,7 @@ def configuration_files(project: str) -> list[str]:
     return [
         os.path.join(config_home(), "config.yaml"),
         os.path.join(project, ".judgekit", "config.yaml"),
+        # The settings of another tool, which apply to the project's search
         os.path.join(project, MEMORY, MEMORY_CONFIG),
     ]
 

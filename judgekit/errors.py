@@ -131,7 +131,7 @@ class StoreError(JudgekitError):
         status: Literal[429, 503] = 503,
         wire_name: str = "store",
     ) -> None:
-        """Build an error with its HTTP `status`, and the `wire_name` that a response's body has for it."""
+        """Build an error. An HTTP response has its `status`, and names it `wire_name` in the body."""
         super().__init__(message)
         self.retry_after = retry_after
         self.status = status
@@ -216,8 +216,11 @@ class GatewayError(JudgekitError):
         self.message = message
         self.retry_after = retry_after
         self.usage = usage
-        self.objections: frozenset[str] = frozenset()  # what the provider refuses in the request
-        self.max_reply_tokens: int | None = None  # if the provider names a maximum
+
+        # These are read from the provider's message later: the parts of the request that it objects to, such
+        # as "temperature", and the largest reply that it allows, if it names a maximum.
+        self.objections: frozenset[str] = frozenset()
+        self.max_reply_tokens: int | None = None
 
     @property
     def wire_name(self) -> str:  # type: ignore[override]  # it follows the kind, which may change
@@ -283,39 +286,42 @@ def set_local_cost(usage: Usage) -> Usage:
 
 
 def usage_of_failed_call(error: GatewayError) -> Usage:
-    """Return a failed call's usage. Without a report, count an unpriced call if it could have a cost."""
+    """Return the usage that a failed call reported.
+
+    If it reported none but may have been billed, it counts as one unpriced call.
+    """
     if error.usage is not None:
         return error.usage
     # These failures may be billed without reporting usage. Any other failure is free or reports its usage.
-    may_have_cost = error.kind in (
+    may_be_billed = error.kind in (
         FailureKind.TIMEOUT,
         FailureKind.INVALID_REPLY,
         FailureKind.COMMAND_FAILED,
     )
-    return Usage(unpriced_calls=1 if may_have_cost else 0)
+    return Usage(unpriced_calls=1 if may_be_billed else 0)
 
 
 CACHED_USAGE = Usage(cost_usd=0.0, cost_source="cache")  # the usage of a cached reply
 
 
 def add_up_costs(usages: Sequence[Usage]) -> tuple[float | None, CostSource | None]:
-    """Return the sum of all known costs, and the costs' source, which is "mixed" if there are different ones.
+    """Return the sum of all known costs, and their source, or "mixed" if they have several sources.
 
-    Both are None if no cost is known.
+    Both are None if no cost is known, or if only the costs of cached replies are known and others aren't.
     """
     sources = {usage.cost_source for usage in usages if usage.cost_usd is not None}
-    # Local models and cached replies cost nothing. Of these two sources, "local" is more informative.
-    if "local" in sources:
-        sources.discard("cache")
     if not sources:
         return None, None
 
-    # Beside calls of unknown cost, the 0 of cached replies would look as if all calls were free.
+    # Cached replies cost 0. If the other calls' cost is unknown, a sum of 0 would claim that they were free.
     has_only_cached = sources == {"cache"}
     has_unknown_cost = any(usage.unpriced_calls for usage in usages)
     if has_only_cached and has_unknown_cost:
         return None, None
 
+    # Local models cost 0, too. Of these two sources, "local" is more informative.
+    if "local" in sources:
+        sources.discard("cache")
     cost_usd = sum(usage.cost_usd or 0.0 for usage in usages)
     if len(sources) > 1:
         return cost_usd, "mixed"

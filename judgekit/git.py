@@ -76,9 +76,10 @@ class Repository(NamedTuple):
         return done.stdout
 
     def list_tree(self, commit: str, *paths: str, limit: int = MAX_ENTRIES) -> Iterator[TreeEntry]:
-        """Yield the files in a commit's tree, in git's order. With `paths`, yield only files in these.
+        """Yield the files in a commit's tree, in git's order, or only those at or below `paths`.
 
-        A malformed tree can contain a name twice. Raises `GitError` if there are more than `limit` files.
+        A malformed tree can yield the same path twice. Raises `GitError` if there are more than `limit`
+        files.
         """
         args = ("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
         with self._start_limited(args, b"", DEFAULT_GIT_SECONDS) as running:
@@ -101,10 +102,13 @@ class Repository(NamedTuple):
         if answer.returncode != 0:
             return None
         commit = answer.stdout.decode().strip()
-        return commit or None  # never an empty id
+        return commit or None  # without output, there's no commit
 
     def resolve_commits(self, names: Iterable[str]) -> dict[str, str]:
-        """Map ids, refs and tags to commit ids, omitting unknown names. Uses a single git process."""
+        """Map ids, refs and tags to commit ids, omitting unknown names.
+
+        This is faster than calling `resolve_commit` for each name.
+        """
         distinct_names = list(dict.fromkeys(names))
         commit_by_name = {}
         lines = self.describe_objects([f"{name}^{{commit}}" for name in distinct_names])
@@ -115,41 +119,47 @@ class Repository(NamedTuple):
                 commit_by_name[name] = oid
         return commit_by_name
 
-    def read_blobs(self, names: Iterable[str], limit: int) -> Iterator[tuple[str, bytes | None]]:
-        """Yield each blob's name and content, which is None if it's missing or larger than `limit` bytes."""
-        names = list(names)
-        sizes = self._measure_blobs(names, limit)
-        name_lines = [f"{name}\n" for name in names if name in sizes]
+    def read_blobs(self, oids: Iterable[str], limit: int) -> Iterator[tuple[str, bytes | None]]:
+        """Yield each blob's id and content.
 
-        # Pass the names in a file, because with a pipe git and this process could wait for each other.
+        The content is None if the blob is missing or larger than `limit` bytes.
+        """
+        oids = list(oids)
+        sizes = self._measure_blobs(oids, limit)  # without the missing and the larger blobs
+        oid_lines = [f"{oid}\n" for oid in oids if oid in sizes]
+
+        # Pass the ids in a file, because a pipe could cause a deadlock between git and this process.
         with tempfile.TemporaryFile() as request:
-            request.write(os.fsencode("".join(name_lines)))
+            request.write(os.fsencode("".join(oid_lines)))
             request.seek(0)
             with self._start(("cat-file", "--batch"), request, DEVNULL) as process:
                 assert process.stdout is not None  # noqa: S101 - opened as a pipe
                 try:
-                    # git answers in the order of the names.
-                    for name in names:
+                    # git answers in the order of the ids.
+                    for oid in oids:
                         content = None
-                        if name in sizes:
-                            content = _read_blob(process.stdout, name, sizes[name])
-                        yield name, content
+                        if oid in sizes:
+                            content = _read_blob(process.stdout, oid, sizes[oid])
+                        yield oid, content
                 finally:
                     process.kill()  # in case the caller stops before the last blob
 
-    def _measure_blobs(self, names: Iterable[str], limit: int) -> dict[str, int]:
-        """Return the blobs' sizes by name, omitting missing blobs and those larger than `limit` bytes."""
+    def _measure_blobs(self, oids: Iterable[str], limit: int) -> dict[str, int]:
+        """Return the blobs' sizes by id, omitting missing blobs and those larger than `limit` bytes."""
         sizes = {}
-        for line in self.describe_objects(list(dict.fromkeys(names))):
-            # The line is "NAME KIND SIZE", or "NAME missing".
-            name, _, kind_and_size = line.partition(" ")
+        for line in self.describe_objects(list(dict.fromkeys(oids))):
+            # The line is "OID KIND SIZE", or "OID missing".
+            oid, _, kind_and_size = line.partition(" ")
             kind, _, size = kind_and_size.partition(" ")
             if kind == "blob" and int(size) <= limit:
-                sizes[name] = int(size)
+                sizes[oid] = int(size)
         return sizes
 
     def describe_objects(self, names: list[str]) -> Iterator[str]:
-        """Yield a line for each object: `OID KIND SIZE`, or `NAME missing`. Raises `GitError`."""
+        """Yield a line for each object: `OID KIND SIZE`, or `NAME missing`.
+
+        Raises `GitError` if git fails.
+        """
         remaining = names  # the objects without a line so far
         while remaining:
             request = "".join(f"{name}\n" for name in remaining)
@@ -164,13 +174,13 @@ class Repository(NamedTuple):
             if not has_failed:
                 return
 
-            # In a partial clone, some versions of git stop at the first missing object. Report that one, and
-            # run git again for the objects after it.
-            described_count = len(lines)
-            has_remaining = described_count < len(remaining)
-            if has_remaining:
-                yield f"{remaining[described_count]} missing"
-            remaining = remaining[described_count + 1 :]
+            # In a partial clone, some versions of git stop at the first missing object, which is the one
+            # after the last line. Report it as missing, and run git again for the objects after it.
+            missing_index = len(lines)
+            has_stopped_early = missing_index < len(remaining)
+            if has_stopped_early:
+                yield f"{remaining[missing_index]} missing"
+            remaining = remaining[missing_index + 1 :]
 
     def _run(
         self, args: Sequence[str], stdin: bytes = b"", seconds: float = DEFAULT_GIT_SECONDS
@@ -235,7 +245,8 @@ class Repository(NamedTuple):
         """
         rules = _read_rules()
         command = args[0]
-        if command not in rules["reading"]:
+        allowed_commands = rules["reading"]  # they only read the repository
+        if command not in allowed_commands:
             raise ValueError(
                 f"git {command} is not run: it may run programs that a repository names"
             )
@@ -244,19 +255,21 @@ class Repository(NamedTuple):
             raise GitError(f"git {command}: no git on PATH; install git")
 
         # Override the settings with which a repository could make git run programs.
+        overrides = dict(rules["settings"])
+        if command in rules["asking_for_hooks"]:
+            # The command can print the path of the repository's hooks, which an override would hide.
+            overrides.pop("core.hooksPath", None)
+
         argv = [program, "--no-pager"]
-        for name, value in rules["settings"].items():
-            # Some commands are meant to print the path of the repository's hooks, so don't override it.
-            must_keep = name == "core.hooksPath" and command in rules["asking_for_hooks"]
-            if not must_keep:
-                argv += ["-c", f"{name}={value}"]
+        for name, value in overrides.items():
+            argv += ["-c", f"{name}={value}"]
         if self.is_bare:
             argv.append("--git-dir=.")
         return [*argv, *args]
 
 
 def _split_records(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the records of an output in which each one ends with a NUL."""
+    """Yield the NUL-terminated records of an output. An incomplete last record is left out."""
     unfinished = b""  # a record that continues in the next chunk
     for chunk in chunks:
         parts = (unfinished + chunk).split(b"\0")
@@ -281,9 +294,12 @@ def normalise_address(address: str, folder: str) -> str:
     if match is not None and match["host"]:
         path_on_host = match["path"].rstrip("/").removesuffix(".git")
         return f"{match['host'].lower()}/{path_on_host}"
-    # `file:///path` matches without a host.
-    path = address if match is None else f"/{match['path']}"
-    return os.path.realpath(os.path.join(folder, path)).removesuffix(".git")  # noqa: PTH118 - no file is meant
+
+    if match is not None:  # `file:///path`, which has no host
+        path = f"/{match['path']}"
+    else:
+        path = address
+    return os.path.realpath(os.path.join(folder, path)).removesuffix(".git")  # noqa: PTH118 - any text
 
 
 def _build_environment() -> dict[str, str]:
@@ -298,16 +314,17 @@ def _build_environment() -> dict[str, str]:
 
 
 def _is_safe_variable(name: str, kept: Container[str]) -> bool:
-    """Whether git may get an environment variable: it's in `kept`, or it isn't one of git's own."""
+    """Whether to pass an environment variable on to git. Of git's own variables, only a few are safe."""
     is_git_variable = name.startswith("GIT_")
     if not is_git_variable:
         return True
-    # GIT_CONFIG_… is the user's configuration. Our settings override what's dangerous in it.
-    return name in kept or name.startswith("GIT_CONFIG_")
+    # GIT_CONFIG_… contains the user's settings. They're safe, because ours override the dangerous ones.
+    is_user_setting = name.startswith("GIT_CONFIG_")
+    return name in kept or is_user_setting
 
 
-def _read_blob(stdout: IO[bytes], name: str, length: int) -> bytes:
-    """Read the next blob from the output of `git cat-file --batch`. `name` is for the error message.
+def _read_blob(stdout: IO[bytes], oid: str, length: int) -> bytes:
+    """Read the next blob from the output of `git cat-file --batch`. `oid` is for the error message.
 
     Raises `GitError` if the next object isn't a blob with `length` bytes.
     """
@@ -315,7 +332,7 @@ def _read_blob(stdout: IO[bytes], name: str, length: int) -> bytes:
     content = stdout.read(length)
     newline = stdout.read(1)
     if not header.endswith(b" blob %d\n" % length) or newline != b"\n":
-        raise GitError(f"git cat-file: {name} could not be read")
+        raise GitError(f"git cat-file: {oid} could not be read")
     return content
 
 
@@ -361,14 +378,14 @@ class _RunningGit:
     def wait(self) -> CompletedProcess[bytes]:
         """Wait for git to exit, and return its exit code and error output.
 
-        Read all chunks first, because git may not exit until its output has been read. Raises `GitError` if
+        Call this after reading all of `read_chunks`, because git may not exit before. Raises `GitError` if
         git took too long and was killed.
         """
         self._process.wait()
         if self._was_killed:
             raise GitError(f"git {self._command}: no response in {self._seconds:g} s")
         self._stderr.seek(0)
-        error_output = self._stderr.read(_CHUNK_SIZE)
+        error_output = self._stderr.read(_CHUNK_SIZE)  # the beginning is enough for a message
         return CompletedProcess(
             self._command, self._process.returncode, stdout=b"", stderr=error_output
         )

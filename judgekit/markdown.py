@@ -29,22 +29,23 @@ def escape_prose(text: str, limit: int = 400) -> str:
     """Escape text as one line of Markdown prose that also works in a table."""
     plain = short_line(text, limit)
     # GitHub and other sites link mentions (@team), issues (#1, GH-1) and addresses even if their characters
-    # are escaped, so break them up with an invisible separator. It would be escaped itself, so insert a NUL
-    # first, and replace that by the separator after escaping.
-    separated = _LINK_START_PATTERN.sub(lambda match: f"{match[0]}\0", plain)
-    escaped = separated.translate(_ENTITY_BY_CODE_POINT)
+    # are escaped. An invisible separator inside them prevents that. Mark its position with a NUL for now,
+    # because the separator itself would be escaped.
+    marked = _LINK_START_PATTERN.sub(lambda match: f"{match[0]}\0", plain)
+    escaped = marked.translate(_ENTITY_BY_CODE_POINT)
     escaped = _escape_list_marker(plain, escaped)
     return escaped.replace("\0", _ZERO_WIDTH_SPACE)
 
 
 def _escape_list_marker(plain: str, escaped: str) -> str:
-    """Escape the last character of a list marker, such as `-` or `1.`, with which an escaped line begins.
+    """If a line begins with a list marker, such as `-` or `1.`, escape the marker's last character.
 
-    `plain` is the line before escaping. The marker has the same position in both.
+    `plain` is the same line before its other characters were escaped.
     """
     list_marker = _LIST_MARKER_PATTERN.match(plain)
     if list_marker is None:
         return escaped
+    # None of the marker's characters has been escaped yet, so its position is the same in both lines.
     last = list_marker.end() - 1
     before_last = plain[:last]
     character_reference = f"&#{ord(plain[last])};"

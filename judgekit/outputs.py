@@ -34,28 +34,29 @@ class RefusedOutputError(OSError):
 
 
 def resolve_output_path(path: str, *, private: bool = False) -> str:
-    """Return the absolute path of an output file, with trusted links resolved.
+    """Return an output file's absolute path. Trusted links are resolved, and others are refused.
 
-    `private` files are in judgekit's own folders. Raises `IsADirectoryError` for a folder, and
+    Set `private` for a file in judgekit's own folders. Raises `IsADirectoryError` for a folder, and
     `RefusedOutputError` for an untrusted link, a pipe, a device or a socket.
     """
     absolute_path = os.path.abspath(path)
-    # In a project, don't follow links, because they may come from somebody else's commit. Outside projects
-    # and in judgekit's own folders, links are trusted if the user created them.
     project = None if private else _find_topmost_project(absolute_path)
     if project is not None:
+        # Trust no links in a project, because they may come from somebody else's commit.
         _refuse_links(absolute_path, project)
+        output_path = absolute_path
     else:
+        # Anywhere else, trust the links that the user created.
         _refuse_links_of_strangers(absolute_path)
-        absolute_path = os.path.realpath(absolute_path)
-    _refuse_special_file(absolute_path)
-    return absolute_path
+        output_path = os.path.realpath(absolute_path)
+    _refuse_special_file(output_path)
+    return output_path
 
 
 def _find_topmost_project(path: str) -> str | None:
-    """Find the topmost folder above `path` that is a project or the working folder.
+    """Return the topmost folder above `path` that is a project, or None if there's none.
 
-    Returns None if there's no such folder.
+    The working folder and the project that it belongs to always count.
     """
     home = os.path.expanduser("~")
     working_folder = os.getcwd()
@@ -65,9 +66,10 @@ def _find_topmost_project(path: str) -> str | None:
     for folder in environment.walk_up(os.path.dirname(path)):
         # A home folder often contains a marker of projects, such as .claude, but isn't a project.
         is_home = folder == home
-        # `is_project` trusts the owner of `start`. So with `start=folder`, other users' projects count, too.
-        is_project = not is_home and environment.is_project(folder, start=folder)
-        if is_project or folder in always_projects:
+        # `is_project` only accepts projects of trusted users, such as the owner of `start`. Pass the folder
+        # itself, so that the projects of all users count.
+        has_marker = not is_home and environment.is_project(folder, start=folder)
+        if has_marker or folder in always_projects:
             topmost_project = folder
     return topmost_project
 
@@ -154,7 +156,8 @@ def write_once(path: str, content: bytes) -> bytes:
     """
     real_path = resolve_output_path(path, private=True)
     if not os.path.exists(real_path):
-        # Write a complete file under another name first, so that no process reads an incomplete one.
+        # Another process may create the file meanwhile, and `write_atomically` would replace it. So write
+        # under another name, and move the complete file only if there's still none.
         temporary = f"{real_path}.{os.urandom(8).hex()}"
         write_atomically(temporary, content, private=True, durable=True)
         _move_unless_exists(temporary, real_path)
@@ -164,16 +167,16 @@ def write_once(path: str, content: bytes) -> bytes:
 
 
 def _move_unless_exists(temporary: str, path: str) -> None:
-    """Move a temporary file to `path`, or remove it if another process has created that file meanwhile."""
+    """Move a temporary file to `path`. If another process has created that file meanwhile, keep it."""
     try:
-        os.link(temporary, path)  # unlike a rename, this fails if the file exists
+        # Move by adding the new name and removing the old one. Unlike a rename, this fails if `path` exists.
+        os.link(temporary, path)
     except FileExistsError:
         pass
     except OSError:  # the file system has no hard links
         os.rename(temporary, path)
     finally:
-        was_renamed = not os.path.lexists(temporary)
-        if not was_renamed:
+        if os.path.lexists(temporary):  # it wasn't renamed
             os.unlink(temporary)
 
 
@@ -193,7 +196,7 @@ class Replacement:
         self._is_private = private
         self._is_durable = durable
         folder, name = os.path.split(self.path)
-        # Shorten the name, so that the longer temporary one is still allowed.
+        # Cut the name off, because the temporary name must not exceed the file system's limit either.
         self._temporary_path = os.path.join(folder, f".{name[:100]}.{os.urandom(8).hex()}")
         self.file: BinaryIO  # opened by `__enter__`
 
@@ -295,10 +298,13 @@ def _sync_folder(folder: str) -> None:
 def open_to_append(path: str, *, mode: int = PRIVATE, private: bool = False) -> int:
     """Open a file for reading and appending, creating it with `mode` if it's missing.
 
-    Returns the file descriptor. Raises `OSError`, and `RefusedOutputError` for an untrusted or special file.
+    Set `private` for a file in judgekit's own folders. Returns the file descriptor. Raises `OSError`, and
+    `RefusedOutputError` for an untrusted or special file.
     """
     real_path = resolve_output_path(path, private=private)
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | _NO_LINK | _NO_WAITING
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+    # A link or a pipe may have replaced the file since the check. Don't follow it, and don't wait for it.
+    flags |= _NO_LINK | _NO_WAITING
     descriptor = os.open(real_path, flags, mode)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -341,8 +347,8 @@ def _create_or_open(path: str) -> tuple[int, bool]:
 def append(path: str, lines: str, max_bytes: int = 0, *, private: bool = True) -> None:
     """Append lines to a log file, and create the file and its folder if they're missing. Raises `OSError`.
 
-    If `private`, only the owner can read the file. Once it's larger than `max_bytes`, it's renamed to
-    `PATH.1`. 0 means no limit.
+    If the file is then larger than `max_bytes`, it's renamed to `PATH.1`, unless `max_bytes` is 0. Set
+    `private` for a file in judgekit's own folders. In any case, only the owner can read a new file.
     """
     make_folder(os.path.dirname(os.path.abspath(path)), private=private)
     descriptor = open_to_append(path, private=private)
@@ -352,7 +358,7 @@ def append(path: str, lines: str, max_bytes: int = 0, *, private: bool = True) -
         is_full = 0 < max_bytes < os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
-    # Check the size by path, because another process may have renamed the full file and started a new one.
+    # Check again, because another process may have just renamed the full file and started a new one.
     if is_full and os.stat(path).st_size > max_bytes:
         os.replace(path, f"{path}.1")
 
@@ -360,14 +366,15 @@ def append(path: str, lines: str, max_bytes: int = 0, *, private: bool = True) -
 def make_folder(path: str, *, mode: int = 0o700, private: bool = False) -> str:
     """Create a folder and its missing parents, and return the absolute path.
 
-    Raises `OSError`, and `RefusedOutputError` if a part of the path is an untrusted link. A `private` folder
-    is one of judgekit's own, which isn't checked if it exists.
+    Raises `OSError`, and `RefusedOutputError` if a part of the path is an untrusted link. Set `private` for
+    judgekit's own folders. If such a folder exists, it isn't checked.
     """
     folder = os.path.abspath(path)
     if private and os.path.isdir(folder):
         return folder
 
-    # Refuse untrusted links in the path. The function expects the path of a file, which needn't exist.
+    # Refuse untrusted links in the path. `resolve_output_path` expects a file's path, but the file may be
+    # missing.
     resolve_output_path(os.path.join(folder, "file"), private=private)
     for missing_folder in reversed(_list_missing_folders(folder)):
         _create_folder(missing_folder, mode)
@@ -375,7 +382,7 @@ def make_folder(path: str, *, mode: int = 0o700, private: bool = False) -> str:
 
 
 def _list_missing_folders(folder: str) -> list[str]:
-    """List a folder and those above it, as far as they're missing, from the innermost to the outermost."""
+    """List the missing folders that a path needs, from the folder itself upwards."""
     missing_folders = []
     for current_folder in environment.walk_up(folder):
         if os.path.isdir(current_folder):
@@ -395,12 +402,12 @@ def _create_folder(folder: str, mode: int) -> None:
 
 
 def resolve_database_path(path: str) -> str:
-    """Resolve an SQLite database's path.
+    """Resolve trusted links in an SQLite database's path.
 
     Raises `OSError` if the database or one of SQLite's other files, such as the journal, is a special file.
     """
-    real_path = resolve_output_path(path)
-    for suffix in _SQLITE_SUFFIXES:  # the database itself was checked above
+    real_path = resolve_output_path(path)  # this also checks the database itself
+    for suffix in _SQLITE_SUFFIXES:
         _refuse_special_file(f"{real_path}{suffix}")
     return real_path
 

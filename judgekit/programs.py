@@ -94,15 +94,15 @@ def run(
     folder: str = "~",
     max_bytes: int = MAX_OUTPUT_BYTES,
 ) -> tuple[int, bytes, str]:
-    """Run a program in `folder` without a shell, and return its exit code, output and error output.
+    """Run a program in `folder` without a shell, and return its exit code, output and decoded error output.
 
-    At the end, any processes that it started are killed. Raises `OSError` or `ValueError` if it can't be
+    Afterwards, kill all processes that it left running. Raises `OSError` or `ValueError` if it can't be
     started, and `Unfinished` if it takes more than `seconds` or prints more than `max_bytes`.
     """
     import subprocess  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
     deadline = time.monotonic() + seconds
-    with subprocess.Popen(  # noqa: S603 - a program that the user chose, or knows
+    with subprocess.Popen(  # noqa: S603 - a known program, or one that the user chose
         argv,
         cwd=os.path.expanduser(folder),
         env={**environ, "PATH": search_path(environ)},
@@ -128,7 +128,7 @@ def _read_output(
 ) -> tuple[bytes, bytes] | None:
     """Send `stdin` to a program, and return its complete output and error output.
 
-    Returns None if the deadline passes first. Raises `Unfinished` if it prints more than `max_bytes`.
+    Returns None if the deadline passes first. Raises `Unfinished` if either output exceeds `max_bytes`.
     """
     from subprocess import TimeoutExpired  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
@@ -137,31 +137,33 @@ def _read_output(
         # Wait in short intervals, so that too much output is noticed soon.
         seconds = min(0.05, max(0, deadline - time.monotonic()))
         try:
-            output = process.communicate(data_to_send, seconds)
+            stdout, stderr = process.communicate(data_to_send, seconds)
             has_ended = True
         except TimeoutExpired as timeout:
-            output = (timeout.output or b"", timeout.stderr or b"")  # so far
+            stdout = timeout.output or b""  # so far
+            stderr = timeout.stderr or b""
             has_ended = False
-            data_to_send = None  # `communicate` remembers the data from its first call
+            data_to_send = None  # later calls continue to send the data of the first one
 
-        if max(map(len, output)) > max_bytes:
+        if len(stdout) > max_bytes or len(stderr) > max_bytes:
             raise Unfinished(f"printed more than {max_bytes:,} bytes")
         if has_ended:
-            return output
+            return stdout, stderr
         if time.monotonic() >= deadline:
             return None
 
 
 def _kill_with_children(process: Popen[bytes]) -> None:
-    """Kill a process and all others in its session. On Windows, kill it alone."""
+    """Kill a process and its process group. On Windows, kill it alone."""
     import contextlib  # noqa: PLC0415 - imported lazily to keep the hooks fast
     import signal  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
-    # These errors mean that all processes have ended.
+    # If all processes have ended, this raises `ProcessLookupError`, or `PermissionError` on macOS.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             process.kill()
         else:
+            # Because of `start_new_session`, the process's id is also its group's id.
             os.killpg(process.pid, signal.SIGKILL)
 
 
@@ -190,9 +192,10 @@ def make_importable() -> None:
         return
     import site  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
-    packages_index = _find_packages_index()  # before more packages are added
-    # `site` adds packages relative to the executable. A relative path to the executable could lead into a
-    # repository, so don't trust it.
+    # Find the position now, so that judgekit's folder comes before all packages that are added below.
+    packages_index = _find_packages_index()
+    # With `-S`, Python hasn't added the installed packages yet. `site` finds them from the executable's path.
+    # If that path is relative, they could be in a repository.
     if sys.flags.no_site and os.path.isabs(sys.executable):
         site.main()
     _add_own_folder(packages_index)
@@ -228,8 +231,11 @@ def _add_user_packages() -> None:
     import site  # noqa: PLC0415 - imported lazily to keep the hooks fast
     from importlib.util import find_spec  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
-    # A relative path could lead into a repository.
+    has_dependencies = find_spec(_NEEDED_PACKAGE) is not None  # one of them stands for all
+    if has_dependencies:
+        return
+    # Don't use a relative user base, because it could lead into a repository.
     user_base = environment.environ().get(_USER_BASE)
-    is_safe_base = not user_base or os.path.isabs(user_base)
-    if find_spec(_NEEDED_PACKAGE) is None and is_safe_base:
-        site.addsitedir(site.getusersitepackages())
+    if user_base and not os.path.isabs(user_base):
+        return
+    site.addsitedir(site.getusersitepackages())

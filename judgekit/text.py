@@ -57,7 +57,8 @@ def rubric_name(name: str, source: str | None) -> str:
     """
     if source is None:
         return name
-    return name + _SUFFIX_BY_SOURCE.get(source, "")
+    suffix = _SUFFIX_BY_SOURCE.get(source, "")  # such as " (the project's)" for "project"
+    return name + suffix
 
 
 def visible(text: str) -> str:
@@ -139,7 +140,7 @@ def escape_ci_commands(text: str) -> str:
     r"""Escape CI commands: `##vso[` becomes `\x23#vso[`.
 
     CI servers execute such commands anywhere in a log, even in a quote or a file name. So all output must go
-    through this function, after colours have been added.
+    through this function. Add colours before: once a server removes them, a command may appear.
     """
     return _escape_commands(text, "\\x{:02x}")
 
@@ -176,7 +177,7 @@ def escape_all_but_annotations(text: str) -> str:
 
 
 def _find_annotation(line: str) -> str:
-    """Return the start of an annotation, such as `::error`, with which a line begins, or ""."""
+    """Return the start of a line, such as `::error`, if the line is an annotation. Otherwise, return ""."""
     for start in _ANNOTATION_PREFIXES:
         if line.startswith(start):
             return start
@@ -184,9 +185,9 @@ def _find_annotation(line: str) -> str:
 
 
 def _escape_commands(text: str, escape_format: str) -> str:
-    r"""Escape a character in each CI command, such as `::error::`, so that the CI server ignores the command.
+    r"""Escape one sign of each CI command, such as the first colon of `::error::`.
 
-    `escape_format` formats the character's code, as in `\x{:02x}`.
+    The CI server then ignores the command. `escape_format` formats the sign's code, as in `\x{:02x}`.
     """
     # Only match patterns whose markers appear in the text, because matching every pattern is slow.
     patterns = []
@@ -246,7 +247,8 @@ def strict_json(text: str | bytes) -> object:
 
 def short_line(text: str, limit: int) -> str:
     """Put the visible text on one line, shortened to `limit` characters with an ellipsis."""
-    # Invisible characters are removed, so start with more than `limit`. A complete text could take long.
+    # Only use the beginning, because a complete text could take long. Some characters are removed, so take
+    # more than `limit`.
     beginning = text[: 4 * limit]
     line = " ".join(visible(beginning).split())
     if len(line) <= limit:
@@ -263,7 +265,11 @@ class _Table(dict[int, "int | str | None"]):
     def __init__(
         self, allowed: str = "\n\t", escape: Callable[[str], str | None] | None = None
     ) -> None:
-        """Prepare an empty table. `escape` returns a character's replacement, or None to remove it."""
+        """Create an empty table that keeps the control characters in `allowed`.
+
+        `escape` returns the replacement for any other invisible character, or None to remove it. Without
+        `escape`, they're all removed.
+        """
         super().__init__()
         self._allowed = allowed
         self._escape = escape
@@ -338,11 +344,15 @@ def find_unstorable(value: object) -> str:
 
 
 def _list_members(path: str, item: object) -> list[tuple[str, object]]:
-    """List the keys and values in a dict or list, each with its path. Other items have none."""
+    """List the keys and values of a dict, or the values of a list. Other items have no members.
+
+    Each comes with its location for error messages, such as `rows.3.title` or `a key of rows.3`.
+    """
     members: list[tuple[str, object]] = []
     if isinstance(item, dict):
+        dict_location = path or "the body"  # of a request
         for key, content in item.items():
-            members.append((f"a key of {path or 'the body'}", key))
+            members.append((f"a key of {dict_location}", key))
             members.append((_extend_path(path, escaped(str(key))), content))
     elif isinstance(item, list):
         for number, content in enumerate(item):

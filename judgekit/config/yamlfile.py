@@ -54,13 +54,15 @@ def read_model(
     version_key: str | None = None,
     max_bytes: int = MAX_FILE_BYTES,
 ) -> Model:
-    """Read a YAML or JSON file of at most `max_bytes` and validate it as a `model`. Cached by content.
+    """Read a YAML or JSON file of at most `max_bytes` and validate it as a `model`.
 
-    If `version_key` is given, the file must have that key, which identifies the kind of file. Raises
-    `ConfigError` with the file, line, key, expected value and remedy of each problem.
+    If `version_key` is given, the file must have this key. Raises `ConfigError` with the file, line, key,
+    expected value and remedy of each problem.
     """
-    data: Model = _validate(_read_bytes(path, max_bytes), path, model, version_key)
-    return data
+    raw = _read_bytes(path, max_bytes)
+    # `_validate` is cached by content, so an unchanged file isn't validated again. The cache hides the type.
+    instance: Model = _validate(raw, path, model, version_key)
+    return instance
 
 
 @lru_cache(256)
@@ -222,16 +224,17 @@ def _make_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def line_of(data: object, location: Location) -> int | None:
-    """Return the line number of a location in parsed YAML, or of the deepest part of it that exists.
+    """Return the line number, from 1, of a location in parsed YAML.
 
-    Lines are counted from 1. Returns None for other data, which has no line numbers.
+    If the location doesn't exist, returns the line of its closest parent that does. Returns None if there's
+    no such parent, or if `data` doesn't come from YAML.
     """
     line_number: int | None = None
     for part in location:
         positions = _map_positions(data)
         if part not in positions:
             break
-        line_from_0 = positions[part][0]
+        line_from_0 = positions[part][0]  # a position has the line and the column
         line_number = line_from_0 + 1
         data = data[part]  # type: ignore[index]  # it has positions, so it's a container
     return line_number
@@ -320,17 +323,18 @@ def problems(
 ) -> Iterator[Problem]:
     """Rephrase pydantic's errors about `data`, which should be a `model`, in plain words.
 
-    All possible kinds of value are named. A wrong value itself is never quoted, because a clone's file can
-    lead to another file that must stay private.
+    If a value can have several types, the problem names all of them. It never quotes the wrong value,
+    because a file in a clone can lead to a private one.
     """
     # Unknown keys come first, because a misspelt key explains a missing one.
     sorted_errors = sorted(errors, key=lambda error: error["type"] != "extra_forbidden")
-    misspelt_locations = set[Location]()  # with the correct spelling
+    corrected_locations = set[Location]()  # of misspelt keys, with the correct spelling
 
     for alternatives in _group_by_value(sorted_errors, data):
         likely_errors = _choose_likely_errors(alternatives)
-        error = likely_errors[0].error
-        location = _find_location(likely_errors[0])
+        likeliest = likely_errors[0]
+        error = likeliest.error
+        location = _find_location(likeliest)
 
         inner_error = error.get("ctx", {}).get("error")
         if isinstance(inner_error, WrongValuesError):  # our own validators already yield problems
@@ -339,12 +343,12 @@ def problems(
 
         similar_key = _find_similar_key(error, location, model)
         if similar_key:
-            misspelt_locations.add((*location[:-1], similar_key))
+            corrected_locations.add((*location[:-1], similar_key))
             yield Problem(location, f"unknown key; did you mean {similar_key}?")
             continue
 
         is_missing = error["type"] == "missing"
-        if is_missing and location in misspelt_locations:  # its misspelt key was reported already
+        if is_missing and location in corrected_locations:  # already reported as misspelt
             continue
         yield Problem(location, _describe_wrong_value(likely_errors))
 
@@ -386,8 +390,9 @@ def _find_location(located: _LocatedError) -> Location:
     if error["type"] != "union_tag_invalid":
         return location
 
-    # Pydantic locates this error at the object. But the wrong value is that of the key which tells the
-    # object's type. Pydantic names this key in quotes: 'task'.
+    # The object has a wrong type, as in `task: unknown`. Pydantic's location is that of the object, so append
+    # the key, which pydantic names in quotes. If it names two, as in "'schema_' | 'schema'", the last one is
+    # in the data.
     quoted_keys = _QUOTED_WORD_PATTERN.findall(error["ctx"]["discriminator"])
     return (*location, *quoted_keys[-1:])
 
@@ -403,15 +408,16 @@ def _describe_wrong_value(likely_errors: Sequence[_LocatedError]) -> str:
     """Describe what was expected, what was found instead, and a similar expected word if there's one."""
     error = likely_errors[0].error
     expected = _join_expectations([located.error for located in likely_errors])
-    text = expected + _describe_actual(error)
+    description = expected + _describe_actual(error)
 
+    # If an object names an unknown type, pydantic gives this name as "tag", and the whole object as "input".
     context = error.get("ctx", {})
-    # The tag is the word that tells an object's type.
     actual_word = context.get("tag", error["input"])
-    similar_word = _find_similar(actual_word, _QUOTED_WORD_PATTERN.findall(expected))
+    expected_words = _QUOTED_WORD_PATTERN.findall(expected)  # the allowed words are in quotes
+    similar_word = _find_similar(actual_word, expected_words)
     if similar_word:
-        text += f"; did you mean {similar_word}?"
-    return text
+        description += f"; did you mean {similar_word}?"
+    return description
 
 
 def _join_expectations(errors: Iterable[ErrorDetails]) -> str:
@@ -421,8 +427,10 @@ def _join_expectations(errors: Iterable[ErrorDetails]) -> str:
     if not others:
         return first
 
+    # Only the first keeps the word "expected".
     *middle, last = [expectation.removeprefix("expected ") for expectation in others]
-    return f"{', '.join([first, *middle])} or {last}"
+    all_but_last = ", ".join([first, *middle])
+    return f"{all_but_last} or {last}"
 
 
 def _describe_actual(error: ErrorDetails) -> str:
@@ -433,13 +441,13 @@ def _describe_actual(error: ErrorDetails) -> str:
 
 
 def _is_kind_redundant(error: ErrorDetails) -> bool:
-    """Whether the kind of the actual value would add nothing to the error's message."""
+    """Whether the error's message needn't say the kind of the actual value, as in "got a number"."""
     error_type = error["type"]
     value = error["input"]
-    types_by_rule = _read_wordings()["got"]
+    error_types = _read_wordings()["got"]  # types of errors, by when to say "got …"
 
     has_our_wording = error["msg"].startswith(_VALUE_ERROR)
-    is_always_redundant = error_type in types_by_rule["never"]
+    is_always_redundant = error_type in error_types["never"]
     if has_our_wording or is_always_redundant:
         return True
     if isinstance(value, bytes):  # a request's whole body, which wasn't sent as JSON
@@ -449,9 +457,8 @@ def _is_kind_redundant(error: ErrorDetails) -> bool:
     is_true_false_or_null = isinstance(value, bool | None)
     if is_true_false_or_null:
         return False
-    # For these types of errors, the kind only matters if it's another than expected. "got a number" doesn't
-    # help if a number was expected but it's too large.
-    return error_type in types_by_rule["of_another_kind"]
+    # Other values with these types of errors are usually of the expected kind, such as too large a number.
+    return error_type in error_types["of_another_kind"]
 
 
 def _find_similar(value: object, words: Sequence[str]) -> str | None:
@@ -479,14 +486,14 @@ def _list_keys(model: object, location: Location) -> list[str]:
 
 
 def _list_models_at(part: int | str, models: list[type[BaseModel]]) -> list[type[BaseModel]]:
-    """List the models that a value at `part` can have, if its container has one of `models`.
+    """List the models to which one part of a location leads from `models`.
 
-    `part` is a field's name, a list index or a mapping key. For an index or key, `models` are already those
-    of the items, so they're returned.
+    `part` is a field's name, a list index or a mapping key.
     """
     fields = [model.model_fields[part] for model in models if part in model.model_fields]
     is_index_or_key = not fields
     if is_index_or_key:
+        # `_list_models` looks into lists and mappings, so `models` are already the models of their items.
         return models
 
     nested_models = []
@@ -517,21 +524,20 @@ def problem_in(text: str | bytes, error: ValidationError) -> Problem:
 
 
 def _find_data_parts(error: ErrorDetails, data: object) -> list[int]:
-    """Return the positions in an error's location (`loc`) that lead into `data`, and aren't type names.
+    """Return the positions of the keys and indexes in an error's location (`loc`).
 
-    Pydantic also puts the names of the types that it tried into `loc`. For `("paths", "list[str]", 0)`, the
-    result is `[0, 2]`.
+    The other parts are names of types that pydantic tried. For `("paths", "list[str]", 0)`, returns `[0, 2]`.
     """
     positions = []
     location = error["loc"]
     last_position = len(location) - 1
+    is_about_missing_key = error["type"] == "missing"
     for position, part in enumerate(location):
-        # An error about a missing key ends with that key.
-        is_missing_key = error["type"] == "missing" and position == last_position
         if _has_item(data, part):
             data = data[part]  # type: ignore[index]  # it has items, so it's a container
             positions.append(position)
-        elif is_missing_key:
+        elif is_about_missing_key and position == last_position:
+            # The last part is the missing key, so `data` doesn't have it.
             positions.append(position)
     return positions
 
@@ -548,17 +554,19 @@ def _has_item(data: object, key: int | str) -> bool:
 def _find_alternatives(errors: Sequence[ErrorDetails], data_parts: Sequence[int]) -> list[int]:
     """Return the indexes of all errors about the same value as the first error.
 
-    If a value can have multiple types, pydantic reports an error for each type, with the type's name in the
-    location: `("paths", "list[str]", 0)`. `data_parts` are the positions of the other parts, here `[0, 2]`.
+    If a value can have multiple types, pydantic reports an error for each type. The locations only differ
+    from the type's name on: `("paths", "list[str]", 0)` and `("paths", "str")`. `data_parts` are the
+    positions in the first error's location that aren't type names, here `[0, 2]`.
     """
     first_location = errors[0]["loc"]
     positions = range(len(first_location))
     type_name_positions = [position for position in positions if position not in data_parts]
     for position in type_name_positions:
-        # Errors about the same value have equal locations up to the type's name, and then differ.
-        indexes = _find_with_prefix(errors, first_location[:position])
-        errors_with_prefix = [errors[index] for index in indexes]
-        if _differ_at(position, errors_with_prefix):
+        location_of_value = first_location[:position]
+        indexes = _find_with_prefix(errors, location_of_value)
+        errors_at_value = [errors[index] for index in indexes]
+        # If the next part differs, it's the name of a type that pydantic tried.
+        if _differ_at(position, errors_at_value):
             return indexes
 
     return [0]  # only the first error is about this value
@@ -585,8 +593,9 @@ def _describe_expectation(error: ErrorDetails) -> str:
     if message.startswith(_VALUE_ERROR):
         return message.removeprefix(_VALUE_ERROR)
 
+    # Pydantic's messages about JSON have these words, but the errors' types are those of Python's dictionary
+    # and tuple, so they don't fit.
     message = message.removeprefix("Input should be ")
-    # Pydantic says this of JSON, instead of "a valid dictionary" or "a valid tuple".
     if message == "an object":
         return "expected an object"
     if message == "a valid array":
@@ -613,7 +622,10 @@ def _shorten_floats(context: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kind_of(value: object) -> str:
-    """Describe the kind of a value, such as "a list of 3". Only null, true and false are quoted."""
+    """Describe the kind of a value, such as "a list of 3".
+
+    The value itself isn't shown, unless it's null, true or false.
+    """
     if isinstance(value, list):
         return _describe_size(value, "list")
     if isinstance(value, dict):
