@@ -169,9 +169,10 @@ class Kpi(NamedTuple):
         if self.interval is not None:
             interval = f", 95 % interval {limit.range_text(self.interval)}"
         noun = "labelled verdict" if limit.needs_labels else "verdict"
-        total = counted(self.sample_size, noun, f"{noun}s")
+        sample = counted(self.sample_size, noun, f"{noun}s")
+        # A rate is estimated from the sample. Other values describe the sample itself.
         preposition = "from" if limit.word_and_quality else "of"
-        return f"{limit.title} {value} {preposition} {total}{interval} ({limit})"
+        return f"{limit.title} {value} {preposition} {sample}{interval} ({limit})"
 
 
 class Evidence(NamedTuple):
@@ -199,21 +200,21 @@ class Evidence(NamedTuple):
         """
         groups: dict[tuple[GateWord, bool], list[VerdictLine]] = defaultdict(list)
         for verdict in self.verdicts:
-            groups[verdict.word, self._is_clearly_overridden(verdict)].append(verdict)
+            is_overridden = self._is_clearly_overridden(verdict)
+            groups[verdict.word, is_overridden].append(verdict)
 
         strata = []
         for (word, is_overridden), verdicts in sorted(groups.items()):
             counts = Counter(self.labels.get(verdict.id) for verdict in verdicts)
-            good = counts["go"]
-            labels = good + counts["no-go"]
-            strata.append(Stratum(word, len(verdicts), labels, good, is_overridden=is_overridden))
+            good_count = counts["go"]
+            label_count = good_count + counts["no-go"]
+            strata.append(
+                Stratum(word, len(verdicts), label_count, good_count, is_overridden=is_overridden)
+            )
         return strata
 
     def _is_clearly_overridden(self, verdict: VerdictLine) -> bool:
-        """Whether a person has overridden a verdict, and other people's labels don't contradict that.
-
-        A contradicted override is ignored, as if the verdict had no label.
-        """
+        """Whether a person has overridden a verdict, and no other person's label contradicts that."""
         has_override = verdict.id in self.overridden_ids
         return has_override and self.has_clear_label(verdict)
 
@@ -226,25 +227,27 @@ def collect_evidence(records: Iterable[Record], rubric: str | None = None) -> Ev
     """
     records = list(records)
     all_verdicts = [record for record in records if isinstance(record, VerdictLine)]
+    # Verdicts `of_task` are on agents' tasks and weren't given by the gate.
     gate_verdicts = [verdict for verdict in all_verdicts if not verdict.of_task]
     measured_by_content = _choose_best_verdicts(gate_verdicts, rubric)
 
     # Assign labels by content, since people may have labelled another verdict on the same content.
     labels = _collect_labels(records, gate_verdicts)
     override_labels = _collect_override_labels(records, gate_verdicts)
-    word_by_content = find_majority_labels([*labels, *override_labels])
+    label_by_content = find_majority_labels([*labels, *override_labels])
     overridden_contents = {label.of for label in override_labels}
 
-    word_by_id = {}
+    # From here on, use the ids of the measured verdicts instead of their contents.
+    label_by_id = {}
     overridden_ids = set()
     for content, verdict in measured_by_content.items():
-        if content in word_by_content:
-            word_by_id[verdict.id] = word_by_content[content]
+        if content in label_by_content:
+            label_by_id[verdict.id] = label_by_content[content]
         if content in overridden_contents:
             overridden_ids.add(verdict.id)
 
     verdicts = list(measured_by_content.values())
-    return Evidence(verdicts, word_by_id, _count_unjudged_files(records), overridden_ids)
+    return Evidence(verdicts, label_by_id, _count_unjudged_files(records), overridden_ids)
 
 
 def _choose_best_verdicts(
@@ -267,7 +270,7 @@ def _is_under_rubric(verdict: VerdictLine, rubric: str | None) -> bool:
         return True
     version = verdict.rubric.version
     if verdict.imported is not None and not version:
-        # Imported verdicts often lack the version. Assume the wanted one, so that they match any.
+        # Imported verdicts often lack the version. Let them match every version of their rubric.
         _, _, version = rubric.rpartition("@")
     return rubric == f"{verdict.rubric.id}@{version}"
 
@@ -283,15 +286,14 @@ def _outranks(verdict: VerdictLine, other: VerdictLine | None) -> bool:
 
 
 def _collect_labels(records: Iterable[Record], verdicts: Iterable[VerdictLine]) -> list[Label]:
-    """Collect people's labels of these verdicts.
-
-    They refer to the verdicts' contents instead of their ids, because the same content can have several.
-    """
+    """Collect people's labels of these verdicts, as labels of the verdicts' contents."""
     content_by_id = {verdict.id: identify_content(verdict) for verdict in verdicts}
     labels = []
     for record in records:
         if isinstance(record, Label) and record.of in content_by_id:
-            labels.append(record.model_copy(update={"of": content_by_id[record.of]}))
+            # Several verdicts can be on the same content. A label of one of them counts for all.
+            content = content_by_id[record.of]
+            labels.append(record.model_copy(update={"of": content}))
     return labels
 
 
@@ -311,6 +313,7 @@ def _collect_override_labels(
 
 def _make_label(override: OverrideLine, content_by_task: Mapping[str, str]) -> Label | None:
     """Convert an override to a label for the overridden content; None if the content is unknown."""
+    # The content's key is made of the hashes of its files.
     content: str | None = _join_hashes(override.subjects)
     if not content:  # the override has no file hashes
         content = _find_content_of_task(override.task_id, content_by_task)
@@ -357,18 +360,18 @@ def _join_hashes(hashes: Sequence[str]) -> str:
 
 
 def find_majority_labels(labels: Iterable[Label]) -> dict[str, LabelWord]:
-    """Return the majority label of each labelled verdict, by verdict id; `unsure` on a tie.
+    """Map each key that labels are `of` to its majority label; `unsure` on a tie.
 
-    Each person's last label counts. Labels can also be `of` contents. Then the result is by content.
+    A key is a verdict's id, or a content. If a person labelled it several times, the last label counts.
     """
-    labels_of_people: dict[str, dict[str, LabelWord]] = defaultdict(dict)
+    labels_by_key: dict[str, dict[str, LabelWord]] = defaultdict(dict)
     for label in sorted(labels, key=lambda label: label.timestamp):
-        label_by_person = labels_of_people[label.of]
+        label_by_person = labels_by_key[label.of]
         label_by_person[label.who] = label.label  # replaces the person's earlier label
 
     return {
-        labelled_id: _choose_majority(label_by_person.values())
-        for labelled_id, label_by_person in labels_of_people.items()
+        key: _choose_majority(label_by_person.values())
+        for key, label_by_person in labels_by_key.items()
     }
 
 
@@ -408,6 +411,7 @@ def _measure_error_rates(evidence: Evidence) -> list[Kpi]:
     kpis = []
     for name, limit in LIMITS.items():
         if limit.word_and_quality:
+            # The rate is the share of content with this quality that got this word.
             word, quality = limit.word_and_quality
             rate = rates.estimate_rate(strata, word, quality)
             kpis.append(Kpi(name, rate.estimate, rate.interval, sample_size=rate.label_count))
@@ -428,7 +432,7 @@ def _measure_latency(evidence: Evidence) -> Kpi:
 
 
 def measure_reliance(evidence: Evidence) -> list[Kpi]:
-    """Measure the rates of wrong NO-GOs and wrong GOs among the labelled verdicts."""
+    """Measure how often verdicts are wrong, as a share of the labelled NO-GOs and of the labelled GOs."""
     counts: Counter[tuple[GateWord, LabelWord | None]] = Counter()
     for verdict in evidence.verdicts:
         label = evidence.labels.get(verdict.id)
@@ -477,7 +481,7 @@ def _is_cost_known(verdict: VerdictLine) -> bool:
         return True
     if verdict.cost_usd is None:
         return False
-    # It's None in lines by older versions, which didn't say.
+    # Older versions didn't record `cost_complete`, so it's None. Trust their costs.
     return verdict.cost_complete is not False
 
 
@@ -494,17 +498,20 @@ def split_by_rubric_and_model(
 ) -> tuple[dict[str, Evidence], dict[str, Evidence]]:
     """Split the evidence by rubric version, and separately by model.
 
-    Returns both mappings from a name to its evidence. The rubrics and models with the newest verdicts come
-    first.
+    Returns the evidence by rubric, and the evidence by model. In each dict, the names with the newest
+    verdicts come first.
     """
     # Use the models' configured names, since replies can name the same model differently.
     configured_names = _find_configured_names(evidence.verdicts)
     verdicts_by_rubric = defaultdict[str, list[VerdictLine]](list)
     verdicts_by_model = defaultdict[str, list[VerdictLine]](list)
 
-    for verdict in sorted(evidence.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
-        verdicts_by_rubric[_name_rubric(verdict)].append(verdict)
-        verdicts_by_model[_name_models(verdict, configured_names)].append(verdict)
+    newest_first = sorted(evidence.verdicts, key=lambda verdict: verdict.timestamp, reverse=True)
+    for verdict in newest_first:
+        rubric = _name_rubric(verdict)
+        verdicts_by_rubric[rubric].append(verdict)
+        models = _name_models(verdict, configured_names)
+        verdicts_by_model[models].append(verdict)
 
     return _restrict_each(evidence, verdicts_by_rubric), _restrict_each(evidence, verdicts_by_model)
 
@@ -539,46 +546,49 @@ def _restrict_each(
 
 
 def _find_configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
-    """Map model names in replies to the configured names. Ambiguous names are skipped.
+    """Map model names in replies to the configured names.
 
     Some lines, such as those by older versions, lack configured names. For these, use a configured name from
     another line that differs only in its provider prefix or date suffix. For example, "gpt-4o-2024-08-06" can
-    become "openai/gpt-4o".
+    become "openai/gpt-4o". Names in replies that match several configured names are left out.
     """
     verdicts = list(verdicts)
-    candidates = _collect_candidates(verdicts)
+    candidates_by_reply_name = _collect_recorded_names(verdicts)
     configured_names = _collect_configured_names(verdicts)
     for reply_name in _collect_reply_names(verdicts):
-        is_known = reply_name in candidates or reply_name in configured_names
-        if not is_known:
-            candidates[reply_name] = _find_similar_names(reply_name, configured_names)
+        has_candidates = reply_name in candidates_by_reply_name
+        is_configured_name = reply_name in configured_names  # then it needs no mapping
+        if not has_candidates and not is_configured_name:
+            similar_names = _find_similar_names(reply_name, configured_names)
+            candidates_by_reply_name[reply_name] = similar_names
 
-    unambiguous = {}
-    for reply_name, possible_names in candidates.items():
-        if len(possible_names) == 1:
-            unambiguous[reply_name] = possible_names.pop()
-    return unambiguous
+    configured_name_by_reply_name = {}
+    for reply_name, candidates in candidates_by_reply_name.items():
+        if len(candidates) == 1:
+            configured_name_by_reply_name[reply_name] = candidates.pop()
+    return configured_name_by_reply_name
 
 
-def _collect_candidates(verdicts: Iterable[VerdictLine]) -> dict[str, set[str]]:
-    """Collect the configured names that lines give for each name in replies."""
-    candidates = defaultdict[str, set[str]](set)
+def _collect_recorded_names(verdicts: Iterable[VerdictLine]) -> dict[str, set[str]]:
+    """Collect the configured names that verdicts record for each model name in replies."""
+    configured_names_by_reply_name = defaultdict[str, set[str]](set)
     for verdict in verdicts:
         for reply_name, configured_name in verdict.configured.items():
-            candidates[reply_name].add(configured_name)
-    return candidates
+            configured_names_by_reply_name[reply_name].add(configured_name)
+    return configured_names_by_reply_name
 
 
 def _collect_configured_names(verdicts: Iterable[VerdictLine]) -> set[str]:
-    """Collect the configured names of models, as far as verdicts show them."""
+    """Collect the configured names of models that appear in verdicts."""
     configured_names: set[str] = set()
     for verdict in verdicts:
         configured_names.update(verdict.configured.values())
         for round_ in verdict.rounds:
-            # A failed call has no reply, so its round has the configured name.
-            is_failure = round_.opinion is None
+            # The round of a failed call has the configured name, unless there was an unusable reply. Then the
+            # round has the reply's name.
+            has_failed = round_.opinion is None
             is_reply_name = round_.model in verdict.configured
-            if is_failure and not is_reply_name:
+            if has_failed and not is_reply_name:
                 configured_names.add(round_.model)
     return configured_names
 
@@ -623,21 +633,22 @@ def make_window_filter() -> LineFilter:
 def find_missed_rates(
     records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
 ) -> tuple[list[str], bool]:
-    """Return the reasons to stop a gate from blocking, and whether the ledger says that it has stopped.
+    """Return the error rates that miss their limit, and whether the gate has already been made advisory.
 
-    The reasons are error rates that miss their limit since the gate became blocking. Only rates based on
-    people's labels count, because anyone who pushes can influence the other measures.
+    Only records since the gate became blocking count, if it has.
     """
     recent = sorted(_select_recent(records, now), key=lambda record: record.timestamp)
     mode_changes = [record for record in recent if isinstance(record, ModeChange)]
-    has_stopped = bool(mode_changes) and mode_changes[-1].mode == "advisory"
+    is_advisory = bool(mode_changes) and mode_changes[-1].mode == "advisory"
 
-    reasons = []
+    missed_rates = []
     evidence = collect_evidence(_select_since_promotion(recent), rubric)
     for kpi in measure_kpis(evidence):
-        if kpi.limit.word_and_quality and kpi.state == "missed":
-            reasons.append(str(kpi))
-    return reasons, has_stopped
+        # Only these rates are based on people's labels. Anyone who pushes can influence the other measures.
+        is_error_rate = kpi.limit.word_and_quality is not None
+        if is_error_rate and kpi.state == "missed":
+            missed_rates.append(str(kpi))
+    return missed_rates, is_advisory
 
 
 def _select_since_promotion(records: Sequence[Record]) -> Sequence[Record]:
@@ -652,10 +663,7 @@ def _select_since_promotion(records: Sequence[Record]) -> Sequence[Record]:
 def assess_readiness(
     records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
 ) -> Readiness:
-    """Check whether recent verdicts and labels meet the requirements for letting the gate block pushes.
-
-    Returns the KPIs, the unmet needs, the evidence, and the number of labels still needed for each word.
-    """
+    """Check whether recent verdicts and labels meet the requirements for letting the gate block pushes."""
     evidence = collect_evidence(_select_recent(records, now), rubric)
     unmet_needs = _describe_missing_time(evidence, now or datetime.now(UTC))
 
@@ -663,11 +671,12 @@ def assess_readiness(
     needed_labels: dict[GateWord, int] = {}
     kpis = measure_kpis(evidence)
     for kpi in kpis:
-        if (
-            kpi.limit.word_and_quality
-        ):  # an error rate, such as the share of bad content that got GO
+        if kpi.limit.word_and_quality:
+            # An error rate: ("GO", "bad") means the share of bad content that got GO.
             word, quality = kpi.limit.word_and_quality
-            wanted = rates.count_wanted_labels(strata, word, quality, bar=kpi.limit.high or 0)
+            highest_rate = kpi.limit.high or 0
+            # If the labels already show that the rate holds, no more are wanted.
+            wanted = rates.count_wanted_labels(strata, word, quality, bar=highest_rate)
             _raise_counts(needed_labels, wanted or {})
             remedy = _ask_for_labels(kpi, wanted)
         else:

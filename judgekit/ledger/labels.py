@@ -39,40 +39,40 @@ _GATE_WORDS: tuple[GateWord, ...] = ("GO", "NO-GO", "UNDETERMINED")
 
 
 def list_waiting(
-    records: Iterable[Record], who: str, lacking: kpi.Readiness | None = None
+    records: Iterable[Record], who: str, readiness: kpi.Readiness | None = None
 ) -> list[VerdictLine]:
     """List the verdicts that `who` should label, one per content, most important first.
 
-    `lacking` contains the number of labels that a gate needs before it can block pushes. Verdicts for these
-    labels come first. The others follow, alternating between GO and NO-GO.
+    Verdicts that the gate needs labels for, according to its `readiness` to block pushes, come first.
     """
     # Shuffle the verdicts in a repeatable way, so that the first ones with a word are a fair sample.
     unlabelled = sorted(_find_unlabelled(records, who), key=_draw_lot)
-    needed = _choose_needed(unlabelled, lacking) if lacking else []
+    needed = _choose_needed(unlabelled, readiness) if readiness else []
     needed_ids = {verdict.id for verdict in needed}
     others = [verdict for verdict in unlabelled if verdict.id not in needed_ids]
 
     needed_queue: list[_PlacedVerdict] = []
     other_queue: list[_PlacedVerdict] = []
     for word in _GATE_WORDS:
+        # Mix the words over the whole queue, in proportion to their numbers.
         needed_queue += _spread_evenly(_select_word(needed, word))
-        # Labels for UNDETERMINED verdicts help only if the gate needs them.
+        # Alternate between GO and NO-GO. Labels for UNDETERMINED verdicts help only if the gate needs them.
         if word != "UNDETERMINED":
             other_queue += _place_by_rank(_select_word(others, word))
 
     return [*_sort_by_position(needed_queue), *_sort_by_position(other_queue)]
 
 
-def _choose_needed(unlabelled: Sequence[VerdictLine], lacking: kpi.Readiness) -> list[VerdictLine]:
-    """Choose as many verdicts with each word as the gate needs labels for.
-
-    Verdicts whose labels by other people agree aren't chosen, because another label would add nothing.
-    """
-    unclear_ids = _find_unclear_ids(lacking.evidence)
-    unclear = [verdict for verdict in unlabelled if verdict.id in unclear_ids]
+def _choose_needed(
+    unlabelled: Sequence[VerdictLine], readiness: kpi.Readiness
+) -> list[VerdictLine]:
+    """For each word, choose as many verdicts as the gate still needs labels for."""
+    # If other people's labels of a verdict agree, another label would add nothing.
+    undecided_ids = _find_undecided_ids(readiness.evidence)
+    undecided = [verdict for verdict in unlabelled if verdict.id in undecided_ids]
     needed: list[VerdictLine] = []
-    for word, count in lacking.missing_labels_by_word.items():
-        needed += _select_word(unclear, word)[:count]
+    for word, count in readiness.missing_labels_by_word.items():
+        needed += _select_word(undecided, word)[:count]
     return needed
 
 
@@ -84,20 +84,21 @@ def _select_word(verdicts: Iterable[VerdictLine], word: GateWord) -> list[Verdic
 def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
     """List one verdict for each content that `who` hasn't labelled. Withdrawn labels don't count.
 
-    If the same content has several verdicts, list the one that counts for the error rates.
+    Of several verdicts on the same content, choose the same as the error rates.
     """
     labels, verdicts = _collect_labels_and_verdicts(records, who)
+    # All labels are by one person, so the majority is just this person's last label.
     label_by_id = kpi.find_majority_labels(labels)
 
-    # The last verdict on each content replaces the earlier ones, so the one that counts must come last.
+    # Below, a later verdict on the same content replaces an earlier one. So the error rates' choice is last.
     verdicts.sort(key=_rank_for_error_rates)
     verdict_by_content = {}
     labelled_contents = set()
     for verdict in verdicts:
         content = kpi.identify_content(verdict)
         verdict_by_content[content] = verdict
-        is_labelled = label_by_id.get(verdict.id) not in (None, "withdrawn")
-        if is_labelled:
+        label = label_by_id.get(verdict.id)
+        if label is not None and label != "withdrawn":
             labelled_contents.add(content)
 
     for content in labelled_contents:
@@ -120,15 +121,15 @@ def _collect_labels_and_verdicts(
 
 
 def _rank_for_error_rates(verdict: VerdictLine) -> tuple[bool, bool, datetime]:
-    """Rank a verdict among those on the same content: the error rates use the one that ranks highest.
+    """Rank a verdict among those on the same content. The error rates use the highest-ranking one.
 
-    New judgements come before reused ones, then answered ones before others, then later ones.
+    New judgements rank above reused ones, then answered verdicts above others, then later ones above earlier.
     """
     is_new_judgement = not kpi.is_reused(verdict)
     return is_new_judgement, verdict.answered, verdict.timestamp
 
 
-def _find_unclear_ids(evidence: kpi.Evidence) -> set[str]:
+def _find_undecided_ids(evidence: kpi.Evidence) -> set[str]:
     """Find the ids of verdicts that people's labels don't agree on, or that have no label yet."""
     return {line.id for line in evidence.verdicts if not evidence.has_clear_label(line)}
 
@@ -140,11 +141,16 @@ def _spread_evenly(verdicts: Sequence[VerdictLine]) -> list[_PlacedVerdict]:
 
 
 def _place_by_rank(verdicts: Sequence[VerdictLine]) -> list[_PlacedVerdict]:
-    """Give verdicts positions in a queue: the first gets one from 0 to 1, the second from 1 to 2, and so on.
+    """Give the first verdict a position from 0 to 1, the second one from 1 to 2, and so on.
 
-    If GO and NO-GO verdicts get such positions and share a queue, they alternate in it.
+    A queue with the verdicts of two words, placed in this way, takes one of each in turn.
     """
-    return [(rank + _draw_fraction(verdict), verdict) for rank, verdict in enumerate(verdicts)]
+    placed = []
+    for rank, verdict in enumerate(verdicts):
+        # The fraction decides by chance which word comes first in a turn.
+        position = rank + _draw_fraction(verdict)
+        placed.append((position, verdict))
+    return placed
 
 
 def _sort_by_position(queue: Iterable[_PlacedVerdict]) -> list[VerdictLine]:
@@ -296,18 +302,18 @@ def _is_unjudged_push(verdict: VerdictLine) -> bool:
 def triage_records(records: Iterable[Record]) -> Triage:
     """Collect the records that need a person's attention, and count settled tasks and failures.
 
-    Only a task's newest verdict counts.
+    A task needs attention if its newest verdict isn't GO and nobody has overridden it.
     """
     triage = Triage()
-    for line in sorted(records, key=lambda record: record.timestamp):
-        _collect_line(triage, line)
+    for record in sorted(records, key=lambda record: record.timestamp):
+        _add_record(triage, record)
 
+    # A task that only ever got GO had nothing to settle.
     troubled_tasks = {
         _identify_task(verdict) for verdict in triage.verdicts if verdict.word != "GO"
     }
     for verdict in _list_newest_verdicts(triage.verdicts):
         if _is_settled(verdict, triage.overrides):
-            # Count the task as settled only if there was something to settle.
             if _identify_task(verdict) in troubled_tasks:
                 triage.settled_count += 1
         elif verdict.word == "NO-GO":
@@ -318,19 +324,20 @@ def triage_records(records: Iterable[Record]) -> Triage:
     return triage
 
 
-def _collect_line(triage: Triage, line: Record) -> None:
-    """Add a line to the lists and counts of its kind. It's newer than the lines added before."""
-    if isinstance(line, OverrideLine):
-        triage.overrides.insert(0, line)  # newest first
-    elif isinstance(line, Skip):
-        triage.skips.insert(0, line)
-    elif isinstance(line, ModeChange):
-        triage.mode_changes.insert(0, line)
-    elif isinstance(line, Fault):
-        triage.faults[line.problem] += 1
-    elif isinstance(line, VerdictLine):
-        triage.verdicts.append(line)  # oldest first
-        _count_failures(triage.failures, line)
+def _add_record(triage: Triage, record: Record) -> None:
+    """Add a record to the list or count for its kind. Call this for the oldest record first."""
+    # People are shown these lists newest first, so insert each record at the front.
+    if isinstance(record, OverrideLine):
+        triage.overrides.insert(0, record)
+    elif isinstance(record, Skip):
+        triage.skips.insert(0, record)
+    elif isinstance(record, ModeChange):
+        triage.mode_changes.insert(0, record)
+    elif isinstance(record, Fault):
+        triage.faults[record.problem] += 1
+    elif isinstance(record, VerdictLine):
+        triage.verdicts.append(record)  # unlike the others, oldest first
+        _count_failures(triage.failures, record)
 
 
 def _count_failures(failures: Counter[tuple[str, str, str]], verdict: VerdictLine) -> None:

@@ -23,7 +23,7 @@ CONFIDENCE_LEVEL = 0.95
 MIN_COUNT = 20  # labels, verdicts: fewer show nothing, since a gate must not flip on a bad day
 # 1.96: the standard errors on either side of a 95 % interval, if errors are normally distributed.
 _Z = NormalDist().inv_cdf(0.5 + CONFIDENCE_LEVEL / 2)
-_LABELS_PER_STEP = 8  # labels are added in steps of one for each so many that are there already
+_LABELS_PER_ADDED_LABEL = 8  # a step adds one label for each so many that are there already
 # The assumed share of good content in a stratum without labels: as if the gate were right.
 _GOOD_SHARE_BY_WORD: Mapping[GateWord, float] = {"GO": 1.0, "NO-GO": 0.0, "UNDETERMINED": 0.5}
 
@@ -108,18 +108,16 @@ def add_weighted(parts: Sequence[tuple[float, Interval]]) -> Interval:
 
 
 def _combine_intervals(value: float, parts: Sequence[tuple[float, Interval]]) -> Interval:
-    """Combine the intervals of weighted estimates to an interval around `value`.
-
-    The estimates' errors are independent, so their margins add up like the sides of a right angle: 3 and 4
-    make 5.
-    """
+    """Combine the intervals of weighted estimates to an interval around `value`."""
     margins_below = []
     margins_above = []
     for weight, estimate in parts:
         margins_below.append(weight * (estimate.value - estimate.low))
         margins_above.append(weight * (estimate.high - estimate.value))
+    # The errors are independent, so a combined margin is the root of the sum of the squared margins.
     low = value - hypot(*margins_below)
     high = value + hypot(*margins_above)
+    # The estimates can't be negative.
     return Interval(value, low=max(0.0, low), high=high)
 
 
@@ -129,29 +127,31 @@ def bound_ratio(top: Interval, bottom: Interval) -> tuple[float, float]:
     If there's no upper bound, returns `inf` for it. The method is MOVER-R (Donner and Zou, Statistical
     Methods in Medical Research 21, 2012, equation 9).
     """
+    # The bounds are (product ± root) / bottom_term. A bound's term is bound * (2 * value - bound), and the
+    # root is sqrt(product**2 - top_term * bottom_term).
     product = top.value * bottom.value
 
     # The ratio is lowest for the lowest top and the highest bottom.
-    top_term = _make_term(top, top.low)
-    bottom_term = _make_term(bottom, bottom.high)
-    divisor = product + _take_root(product, top_term, bottom_term)
-    # The paper has (product - root) / bottom_term. This is equal, and defined even if bottom_term is 0.
+    top_term = _compute_term(top, top.low)
+    bottom_term = _compute_term(bottom, bottom.high)
+    divisor = product + _compute_root(product, top_term, bottom_term)
+    # This equals (product - root) / bottom_term, and is defined even if bottom_term is 0.
     low = top_term / divisor if divisor > 0 else 0.0
 
     # The ratio is highest for the highest top and the lowest bottom.
-    top_term = _make_term(top, top.high)
-    bottom_term = _make_term(bottom, bottom.low)
-    numerator = product + _take_root(product, top_term, bottom_term)
+    top_term = _compute_term(top, top.high)
+    bottom_term = _compute_term(bottom, bottom.low)
+    numerator = product + _compute_root(product, top_term, bottom_term)
     high = numerator / bottom_term if bottom_term > 0 else inf
     return low, high
 
 
-def _make_term(estimate: Interval, bound: float) -> float:
+def _compute_term(estimate: Interval, bound: float) -> float:
     """Compute the term of MOVER-R's equation for one of an estimate's bounds."""
     return bound * (2 * estimate.value - bound)
 
 
-def _take_root(product: float, top_term: float, bottom_term: float) -> float:
+def _compute_root(product: float, top_term: float, bottom_term: float) -> float:
     """Compute the square root in MOVER-R's equation."""
     # Rounding can make the radicand negative if it's almost 0.
     radicand = max(0.0, product**2 - top_term * bottom_term)
@@ -201,23 +201,23 @@ def estimate_rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -
     """Estimate the share of all good (or bad) content that got `word`, with a 95 % interval.
 
     This is a post-stratified ratio estimate (Cochran, "Sampling Techniques", 1977, chapters 5 and 6) with
-    intervals combined by MOVER. If another word has no labels, the lower bound assumes that all of its
-    content has this quality, and the upper bound that none has.
+    intervals combined by MOVER.
     """
     strata = [stratum for stratum in strata if stratum.verdict_count]
     same_word = [stratum for stratum in strata if stratum.word == word]
     others = [stratum for stratum in strata if stratum.word != word]
-    labels = sum(stratum.label_count for stratum in strata)
-    nothing_known = Rate(None, None, labels)
+    label_count = sum(stratum.label_count for stratum in strata)
+    unknown_rate = Rate(None, None, label_count)
 
-    # Compare two amounts of content with this quality: under the word, and under the other words. The unit
-    # of both is the number of verdicts with the word.
+    # Compare the content with this quality under the word and under the other words. Both amounts are per
+    # verdict with the word.
     under_word = _estimate_same_word(same_word, quality)
     if under_word is None:
-        return nothing_known
+        return unknown_rate
 
     share_of_word = exact_interval(_count_verdicts(same_word), _count_verdicts(strata))
     others_per_verdict = _convert_to_odds(share_of_word)  # other verdicts per verdict with the word
+    # Without labels for another word, none or all of its content may have this quality.
     least_elsewhere = _estimate_others(
         others, quality, others_per_verdict, unlabelled=_ZERO_INTERVAL
     )
@@ -225,11 +225,12 @@ def estimate_rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -
 
     total = under_word.value + least_elsewhere.value
     if total == 0:
-        return nothing_known
+        return unknown_rate
     low, high = _bound_rate(under_word, least_elsewhere, most_elsewhere)
     interval = Interval(under_word.value / total, low, high)
+    # The value assumes the least content elsewhere. If that's doubtful, there's no estimate.
     estimate = interval.value if _can_estimate(others) else None
-    return Rate(estimate, interval, labels)
+    return Rate(estimate, interval, label_count)
 
 
 def _estimate_same_word(same_word: Sequence[Stratum], quality: Quality) -> Interval | None:
@@ -252,7 +253,7 @@ def _count_verdicts(strata: Sequence[Stratum]) -> int:
 
 
 def _convert_to_odds(share: Interval) -> Interval:
-    """Convert a share to the odds against it, such as 0.25 to 3.0."""
+    """Convert a share to the odds against it: a share of 0.25 has odds of 3.0 against it."""
 
     def convert(value: float) -> float:
         return (1 - value) / value
@@ -262,20 +263,26 @@ def _convert_to_odds(share: Interval) -> Interval:
 
 
 def _estimate_others(
-    others: Sequence[Stratum], quality: Quality, odds: Interval, unlabelled: Interval
+    others: Sequence[Stratum],
+    quality: Quality,
+    others_per_verdict: Interval,
+    unlabelled: Interval,
 ) -> Interval:
-    """Estimate the amount of good (or bad) content under other words, per verdict with the measured word.
+    """Estimate how much content with this quality other words have, per verdict with the measured word.
 
-    `others` are the strata with other words, and `odds` is the number of their verdicts per verdict with the
-    measured word. Strata without labels are assumed to have the share `unlabelled`.
+    `others` are the strata with other words, and `others_per_verdict` is the number of their verdicts per
+    verdict with the measured word. `unlabelled` is the assumed share in strata without labels.
     """
     count = _count_verdicts(others)
     weighted_shares = []
     for stratum in others:
-        share = stratum.share(quality) or unlabelled
-        weighted_shares.append((stratum.verdict_count / count, share))
-    total_share = add_weighted(weighted_shares) if weighted_shares else unlabelled
-    return _multiply(odds, total_share)
+        share = stratum.share(quality)
+        if share is None:
+            share = unlabelled
+        weight = stratum.verdict_count / count
+        weighted_shares.append((weight, share))
+    share_of_others = add_weighted(weighted_shares) if weighted_shares else unlabelled
+    return _multiply(others_per_verdict, share_of_others)
 
 
 def _multiply(first: Interval, second: Interval) -> Interval:
@@ -288,7 +295,8 @@ def _multiply(first: Interval, second: Interval) -> Interval:
 def _bound_rate(
     under_word: Interval, least_elsewhere: Interval, most_elsewhere: Interval
 ) -> tuple[float, float]:
-    """Return the bounds of a word's rate: the more there is elsewhere, the lower it is."""
+    """Return the bounds of a word's rate, from the amounts of content under it and under other words."""
+    # The more content is under other words, the lower the rate.
     lowest_ratio, _ = bound_ratio(under_word, most_elsewhere)
     _, highest_ratio = bound_ratio(under_word, least_elsewhere)
     return _convert_from_odds(lowest_ratio), _convert_from_odds(highest_ratio)
@@ -310,14 +318,14 @@ def _can_estimate(others: Sequence[Stratum]) -> bool:
 def count_wanted_labels(
     strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: float
 ) -> Wanted | None:
-    """Estimate how many more labels are needed to show whether a rate is below `bar`, by verdict word.
+    """Estimate how many more labels each verdict word needs to show whether a rate is below `bar`.
 
-    The rate is for verdicts with `word` on content of this quality. Returns None if even labels for all
-    verdicts wouldn't show it.
+    The rate is the share of content with this quality that got `word`. Returns None if even labels for all
+    verdicts wouldn't be enough.
     """
 
     def measure_gap(trial_strata: Sequence[Stratum]) -> float:
-        """Measure how far these strata are from showing it: 0 or less if they do."""
+        """Measure how far the labels are from being enough; 0 or less if they are."""
         return _measure_gap_to(bar, estimate_rate(trial_strata, word, quality))
 
     # Add hypothetical labels step by step, each time to the stratum in which they help most.
@@ -332,9 +340,9 @@ def count_wanted_labels(
 
 
 def _measure_gap_to(bar: float, measured: Rate) -> float:
-    """Measure by how much a rate's interval is too wide to show that the rate is below (or above) the bar.
+    """Measure how far an interval is from showing that the rate is below (or above) the bar.
 
-    If it's 0 or less, the interval shows it. If there are too few labels, it's `inf`.
+    Returns 0 or less if the interval shows that, and `inf` if there are too few labels.
     """
     interval = measured.interval
     if interval is None or measured.label_count < MIN_COUNT:
@@ -347,7 +355,7 @@ def _measure_gap_to(bar: float, measured: Rate) -> float:
 
     seems_below_bar = measured.estimate < bar
     if seems_below_bar:
-        # An estimate below the bar counts, even if the interval goes up to this.
+        # A limit allows the interval of a rate to extend to twice the bar.
         highest_allowed = 2 * bar
         return interval.high - highest_allowed
     # To be above the bar, the whole interval must be.
@@ -386,31 +394,33 @@ def _find_best_stratum(
 
 def _can_get_labels(stratum: Stratum) -> bool:
     """Whether a stratum has verdicts that people can still label."""
-    # A decided stratum consists of overridden verdicts, and an override counts as a label.
-    are_all_labelled = stratum.is_overridden
-    if are_all_labelled:
+    # An override counts as a label, so all overridden verdicts have one.
+    if stratum.is_overridden:
         return False
     return stratum.label_count != stratum.verdict_count
 
 
 def _add_labels(stratum: Stratum, real: Stratum) -> Stratum:
-    """Simulate more labels for a stratum, with the same share of good ones as among its real labels.
+    """Simulate more labels for a stratum. The same share of them is "good" as in `real`.
 
-    `real` is the stratum with its real labels only.
+    `real` is the stratum without simulated labels.
     """
-    added_labels = max(1, stratum.label_count // _LABELS_PER_STEP)
-    labels = min(stratum.verdict_count, stratum.label_count + added_labels)
+    # Steps grow with the number of labels, so that large strata need fewer.
+    added_count = max(1, stratum.label_count // _LABELS_PER_ADDED_LABEL)
+    label_count = min(stratum.verdict_count, stratum.label_count + added_count)
     if real.label_count:
         good_share = real.good_count / real.label_count
     else:  # assume that the verdicts are right
         good_share = _GOOD_SHARE_BY_WORD[real.word]
-    return replace(stratum, label_count=labels, good_count=round(good_share * labels))
+    good_count = round(good_share * label_count)
+    return replace(stratum, label_count=label_count, good_count=good_count)
 
 
 def _count_added_labels(strata: Sequence[Stratum], enlarged: Sequence[Stratum]) -> Wanted:
-    """Count the labels added to each verdict word. Words without any are left out."""
-    added_labels = {}
+    """Count the labels added for each verdict word. Words without added labels are left out."""
+    added_by_word = {}
     for before, after in zip(strata, enlarged, strict=True):
+        # A word has only one stratum that gets labels, since overridden verdicts have theirs already.
         if after.label_count > before.label_count:
-            added_labels[after.word] = after.label_count - before.label_count
-    return added_labels
+            added_by_word[after.word] = after.label_count - before.label_count
+    return added_by_word
