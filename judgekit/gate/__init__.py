@@ -137,12 +137,13 @@ class Report(NamedTuple):
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the push is blocked, either by a file's verdict or because something wasn't examined."""
+        """Whether the push is blocked, by a file's verdict or because something wasn't examined."""
         if self.mode != "blocking":
             return False
-        # If the rules hold undetermined pushes, anything that wasn't examined blocks as well.
-        is_held = self.holds and bool(self.unexamined)
-        return is_held or bool(self.stopping_rows)
+        if self.stopping_rows:
+            return True
+        # With `holds`, undetermined files block the push. A file that wasn't examined is undetermined.
+        return self.holds and bool(self.unexamined)
 
     @property
     def judged_rows(self) -> list[Row]:
@@ -155,17 +156,18 @@ class Report(NamedTuple):
         omissions = list(self.unexamined)
         for row in self.rows:
             if not is_examined(row):
+                # `degraded` says why the file is undetermined. It can be None.
                 reason = row["verdict"]["degraded"] or ""
                 omissions.append(Omission(name=row["path"], reason=reason))
         return omissions
 
     @property
     def word(self) -> str | None:
-        """The most severe word of all files; None if there was nothing to judge."""
+        """The push's verdict: the most severe one of its files, or None if there was nothing to judge."""
         words = {row["word"] for row in self.rows}
         if self.unexamined:
             words.add(UNKNOWN)
-        for word in (STOPS, UNKNOWN, PASSES):
+        for word in (STOPS, UNKNOWN, PASSES):  # the most severe first
             if word in words:
                 return word
         return None

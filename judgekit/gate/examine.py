@@ -101,7 +101,7 @@ class _Examination:
     repository: Repository
     update: RefUpdate
     tip: str
-    old_tip: str | None  # the other side's; None if the ref is new there, or its commit isn't here
+    old_tip: str | None  # the remote's; None if the ref is new there, or its commit isn't here
     remote_commits: Sequence[str]
     change_filter: ChangeFilter
     pushed: PushedChanges
@@ -112,25 +112,26 @@ class _Examination:
         Each file is added as a change to judge, as skipped, or as not examined.
         """
         if pushed_history.is_long:
-            limit = f"more than {history.MAX_COMMITS:,} new commits"
-            self._add_omission(f"{limit}; only files changed by the newest are judged")
+            self._add_omission(
+                f"more than {history.MAX_COMMITS:,} new commits; "
+                "only files changed by the newest are judged"
+            )
 
         covered_paths = self._select_covered_paths(pushed_history.steps)
         has_gap = bool(pushed_history.gap_reason)  # this clone lacks a part of the history
-        can_have_changes = bool(covered_paths) or has_gap
-        if not can_have_changes:
+        if not covered_paths and not has_gap:  # there's nothing to judge
             return
 
         path_filter = self._choose_path_filter(covered_paths, has_gap=has_gap)
         tree = self._read_tree(self.tip, path_filter)
-        if tree is None:  # it's missing from this partial clone
+        if tree is None:  # this partial clone lacks the tip's files
             self._add_omission(PARTIAL_CLONE_MESSAGE)
             return
         old_tree = None if self.old_tip is None else self._read_tree(self.old_tip, path_filter)
 
         origins = _Origins(tree)
         origins.follow(pushed_history.steps)
-        changes = self._take_all_changes(pushed_history, tree, old_tree, origins)
+        changes = self._collect_changes(pushed_history, tree, old_tree, origins)
         self._add_changes(changes, old_tree)
 
         changed_paths = {change.path for change in changes}
@@ -144,10 +145,8 @@ class _Examination:
     def _choose_path_filter(
         self, covered_paths: set[str], *, has_gap: bool
     ) -> Callable[[str], bool]:
-        """Choose the test for the paths to read from trees: they changed, and a rule covers them.
-
-        Any file can have changed in a gap, so then all paths that a rule covers are read.
-        """
+        """Return a filter for the paths to read from trees: the changed paths that a rule covers."""
+        # If a part of the history is missing, any file may have changed, so read all that a rule covers.
         if has_gap:
             return self.change_filter.covers
         return lambda path: path in covered_paths
@@ -172,12 +171,13 @@ class _Examination:
                 self.pushed.skipped.add(NOT_SELECTED, path)
         return covered_paths
 
-    def _take_all_changes(
+    def _collect_changes(
         self, pushed_history: History, tree: Tree, old_tree: Tree | None, origins: _Origins
     ) -> list[ChangedFile]:
-        """Take the changes that the history's steps explain, and find those that they don't."""
+        """Return the changes found in the history's steps, and those that only the trees show."""
         changes = origins.take_changes(self.change_filter)
-        # In a gap, steps are missing. If the tree contains a path twice, they may not explain both files.
+        # The steps don't show every change if some of them are missing, or if a malformed tree contains two
+        # files with the same path.
         has_gap = bool(pushed_history.gap_reason)
         if has_gap or tree.list_repeated_paths():
             changes += self._find_unexplained_changes(pushed_history, tree, old_tree, origins)
@@ -198,9 +198,8 @@ class _Examination:
     def _skip_unchanged_paths(
         self, paths: Iterable[str], tree: Tree, origins: _Origins, changed_paths: set[str]
     ) -> None:
-        """Record each of the paths that isn't in `changed_paths` as skipped, with the reason."""
-        # The keys of `moved_from` are pairs of path and content.
-        moved_paths = {path for path, _ in origins.earlier_path_by_file}
+        """Record the paths without a change to judge as skipped, each with the reason."""
+        moved_paths = {path for path, _blob in origins.earlier_path_by_file}
 
         for path in paths:
             if path in changed_paths:
@@ -210,7 +209,7 @@ class _Examination:
                 reason = MOVED
             elif path in tree.blobs:
                 reason = UNCHANGED
-            elif path in tree.non_file_paths:  # such as a link
+            elif path in tree.non_file_paths:
                 reason = NO_FILE
             else:
                 reason = GONE
@@ -224,37 +223,41 @@ class _Examination:
         old_tree: Tree | None,
         origins: _Origins,
     ) -> list[ChangedFile]:
-        """Find files at the tip that no step explains and that the other side doesn't have.
+        """Find changed files at the tip that no step explains, by comparing the tip with the remote's trees.
 
-        They exist if a part of the history is missing, or if a tree contains the same path twice.
+        There are such files if a part of the history is missing, or if a tree contains a path twice.
         """
         base_trees = self._read_base_trees()
-        other_side_trees = base_trees if old_tree is None else [old_tree, *base_trees]
-        has_gap = bool(pushed_history.gap_reason)
-        if has_gap and not other_side_trees:  # nothing to compare with, so all files would seem new
-            self._add_omission(pushed_history.gap_reason)
-            return []
-        if has_gap and not base_trees:
-            self._note_missing_history(pushed_history.gap_reason)
+        remote_trees = base_trees if old_tree is None else [old_tree, *base_trees]
+        if pushed_history.gap_reason:
+            if not remote_trees:  # nothing to compare with, so all files would seem new
+                self._add_omission(pushed_history.gap_reason)
+                return []
+            if not base_trees:  # only the remote's old tip is left to compare with
+                self._note_missing_history(pushed_history.gap_reason)
 
-        files = _list_unexplained_files(pushed_history, tree, other_side_trees, origins)
+        files = _list_unexplained_files(pushed_history, tree, remote_trees, origins)
         commit_finder = _CommitFinder(
             self.repository, pushed_history.edges, self.tip, self.change_filter
         )
         changes: list[ChangedFile] = []
-        for path, blob in self._select_new_files(files, tree, other_side_trees):
+        for path, blob in self._select_new_files(files, tree, remote_trees):
+            # This commit has the file, but another one may have changed it.
             commit = commit_finder.find_commit(path, blob)
             changes.append(ChangedFile(commit, path, blob, is_attributed=False))
         return changes
 
     def _select_new_files(
-        self, files: Iterable[_File], tree: Tree, other_side_trees: Sequence[Tree]
+        self, files: Iterable[_File], tree: Tree, remote_trees: Sequence[Tree]
     ) -> Iterator[_File]:
-        """Yield the files that the other side doesn't have. Record those that were only moved as skipped."""
-        moved_blobs = _find_moved_blobs(other_side_trees, tree)
+        """Yield the files whose content is new to the remote. Files that were only moved are skipped.
+
+        `remote_trees` are those of the remote's old tip and of the merge bases.
+        """
+        moved_blobs = _find_moved_blobs(remote_trees, tree)
         for path, blob in files:
-            is_old = any(other_tree.has(path, blob) for other_tree in other_side_trees)
-            if is_old:
+            is_at_remote = any(remote_tree.has(path, blob) for remote_tree in remote_trees)
+            if is_at_remote:
                 continue
             if blob in moved_blobs:
                 self.pushed.skipped.add(MOVED, path)
@@ -262,10 +265,10 @@ class _Examination:
             yield path, blob
 
     def _note_missing_history(self, reason: str) -> None:
-        """Note that history is missing, for `reason`, so files are only compared with the newest state."""
-        # Without a push there's no remote ref: the comparison is with a base commit.
-        compared_with = escaped(self.update.remote_ref) or "the base"
-        effect = f"files that differ from {compared_with} are judged, whoever changed them"
+        """Add a note that history is missing, so all files that differ from the remote's are judged."""
+        # The remote ref is empty if this judges the commits since a base, not a push.
+        baseline = escaped(self.update.remote_ref) or "the base"
+        effect = f"files that differ from {baseline} are judged, whoever changed them"
         self.pushed.notes.append(f"{reason}; {effect}")
 
     def _read_base_trees(self) -> list[Tree]:
@@ -279,6 +282,7 @@ class _Examination:
 
     def _find_merge_bases(self) -> list[str]:
         """List the newest commits that the pushed tip and the remote have in common."""
+        # A new ref has no old tip, and this clone may lack the commit. Then use all of the remote's commits.
         remote_tips = self.remote_commits if self.old_tip is None else [self.old_tip]
         if not remote_tips:
             return []
@@ -300,24 +304,22 @@ def _find_moved_blobs(old_trees: Iterable[Tree], tree: Tree) -> set[str]:
 
 
 def _list_unexplained_files(
-    pushed_history: History, tree: Tree, other_side_trees: Sequence[Tree], origins: _Origins
+    pushed_history: History, tree: Tree, remote_trees: Sequence[Tree], origins: _Origins
 ) -> Iterator[_File]:
-    """Yield the path and blob of each file at the tip that no step explains.
-
-    With a complete history, only paths that the tree contains twice can have such files.
-    """
+    """Yield the path and blob of each file at the tip that no step explains."""
     paths: Iterable[str]
-    sources: Sequence[Tree] | None
+    move_sources: Sequence[Tree] | None
     if pushed_history.gap_reason:
         paths = tree.blobs
-        sources = other_side_trees  # a file may have been moved from a path in these
+        move_sources = remote_trees
     else:
+        # The steps are complete. So they explain every file, except at paths that the tree contains twice.
         paths = tree.list_repeated_paths()
-        sources = None  # the steps show where each moved file comes from
+        move_sources = None
 
     for path in paths:
         for blob in tree.blobs[path]:
-            if not origins.is_explained(path, blob, sources):
+            if not origins.is_explained(path, blob, move_sources):
                 yield path, blob
 
 
@@ -351,15 +353,19 @@ class _Origins:
         `change_by_file`, `commits_by_path` and, for files that were only moved, `earlier_path_by_file`.
         """
         for step in steps:
-            if step.what == "file":
+            if step.what == "file":  # not a deletion, a link or a submodule
                 self._follow_step(step)
 
         # No step wrote the files that are left: they existed before, and were only moved.
-        for (earlier_path, _), files in self._files_moved_from.items():
-            self.earlier_path_by_file.update(dict.fromkeys(files, earlier_path))
+        for (earlier_path, _blob), files in self._files_moved_from.items():
+            for file in files:
+                self.earlier_path_by_file[file] = earlier_path
 
     def _follow_step(self, step: Step) -> None:
-        """Credit a step's commit with the files that come from it. If it only moved them, search on."""
+        """Credit a step's commit with the files that it wrote.
+
+        If the step only moved a file, the search for the commit that wrote it continues at the earlier path.
+        """
         self._open_commit_list(step.path)
         current_files = self._take_current_files(step)
 
@@ -367,8 +373,7 @@ class _Origins:
             self._credit_commit(step, current_files)
             return
 
-        # An older step at the earlier path wrote the content. So what waits for steps at this path must also
-        # wait there.
+        # Older steps at the earlier path belong to this path's history too. One may have written the files.
         self._lists_by_path[step.moved_from] += self._lists_by_path[step.path]
         self._files_moved_from[step.moved_from, step.blob] += current_files
 
@@ -377,27 +382,29 @@ class _Origins:
         if path not in self.commits_by_path:
             commits: list[Commit] = []
             self.commits_by_path[path] = commits
-            # Older steps add their commits through these lists, which follow a file to its earlier path.
+            # Older steps at this path add their commits to the same list. If the file was moved here,
+            # `_follow_step` registers the list at the earlier path as well.
             self._lists_by_path[path].append(commits)
 
     def _take_current_files(self, step: Step) -> list[_File]:
-        """Take the tip's files that have their content from this step.
+        """Return the files at the tip that got their content from this step, and list them as changed.
 
         These are the step's own file, if the tip has it, and files that later steps moved away from its path.
         """
         file = (step.path, step.blob)
         current_files = self._files_moved_from.pop(file, [])
 
-        # The newest step comes first. An older one with the same file doesn't count.
+        # Steps come newest first, so the first one with this path and content put the file there.
         is_newest_step = file not in self.change_by_file
         if is_newest_step and self.tree.has(step.path, step.blob):
+            # If the step only moved the file, `_credit_commit` replaces the commit by the one that wrote it.
             self.change_by_file[file] = ChangedFile(step.commit, step.path, step.blob)
             current_files.append(file)
         return current_files
 
     def _credit_commit(self, step: Step, current_files: Iterable[_File]) -> None:
-        """Record a step's commit as the one that wrote these files, and add it to its path's lists."""
-        # There are multiple lists if files were moved from this path: its own, and those of their new paths.
+        """Record that a step's commit wrote these files."""
+        # Besides the path's own list, these are the lists of the paths that files were moved to from here.
         for commits in self._lists_by_path[step.path]:
             commits.append(step.commit)
         for file in current_files:
@@ -433,22 +440,19 @@ class _Origins:
         distinct_commits = dict.fromkeys(self.commits_by_path[change.path])
         return tuple(commit for commit in distinct_commits if commit != change.commit)
 
-    def is_explained(self, path: str, blob: str, sources: Sequence[Tree] | None) -> bool:
+    def is_explained(self, path: str, blob: str, move_sources: Sequence[Tree] | None) -> bool:
         """Whether the known steps explain how a blob got to its path.
 
-        If a part of the history is missing, `sources` are the trees that a file can have been moved from. If
-        it's complete, pass None.
+        `move_sources` are the trees that a file may have been moved from, or None if the history is complete.
         """
         file = (path, blob)
-        is_put_by_step = file in self.change_by_file
-        if sources is None:
-            return is_put_by_step
-
         earlier_path = self.earlier_path_by_file.get(file)
-        if earlier_path is None:
-            return is_put_by_step
-        # The steps only moved the file. Its content can come from the missing part, unless a source has it.
-        return any(tree.has(earlier_path, blob) for tree in sources)
+        if move_sources is None or earlier_path is None:
+            return file in self.change_by_file
+
+        # The steps only moved the file. Unless a source has it at its earlier path, a missing step may have
+        # written its content.
+        return any(tree.has(earlier_path, blob) for tree in move_sources)
 
 
 class _CommitFinder:
@@ -457,17 +461,15 @@ class _CommitFinder:
     def __init__(
         self, repository: Repository, edges: Sequence[Commit], tip: str, wanted: ChangeFilter
     ) -> None:
+        """`edges` are the commits at which this clone's history ends."""
         self._repository = repository
-        self._edges = edges[:_MAX_EDGES]
+        self._edges = edges[:_MAX_EDGES]  # each one's tree has to be read
         self._tip = tip
         self._change_filter = wanted
-        self._trees: dict[str, Tree] = {}
+        self._trees: dict[str, Tree] = {}  # by commit id
 
     def find_commit(self, path: str, blob: str) -> Commit:
-        """Find a commit that has the file: the first edge with it, or else the tip.
-
-        The edges are the commits at which this clone's history ends.
-        """
+        """Find a commit that has the file: the first edge with it, or else the tip."""
         for edge in self._edges:
             if self._read_tree(edge).has(path, blob):
                 return edge

@@ -199,25 +199,25 @@ def notify_and_open_issues(
 ) -> list[str]:
     """Run the user's notification program and open issues, as configured. Returns messages for people.
 
-    `settings` defaults to the configuration of the user and the project. Nothing is raised: each error
-    becomes a message.
+    `settings` defaults to the configuration of the user and the project, and `address` to the URL of the
+    remote `origin`.
     """
-    lines: list[str] = []
+    messages: list[str] = []
     try:
         if settings is None:
             settings = _load_settings(folder)
 
         if settings.notify:
             unsettled = [verdict for verdict in verdicts if needs_person(verdict)]
-            lines += notify(unsettled, settings.notify.command, Ledger.of(folder).name)
+            messages += notify(unsettled, settings.notify.command, Ledger.of(folder).name)
 
         if settings.issues == "on":
-            # Add the lines one by one, so that the first ones are kept if an error follows.
-            for line in _open_issues_up_to_limit(verdicts, settings, folder, address):
-                lines.append(line)
-    except Exception as error:  # noqa: BLE001 - the boundary: an issue must not cost a verdict or a push
-        lines.append(f"no issue was opened: {describe_error(error)}")
-    return lines
+            # Add the messages one by one, so that the first ones are kept if an error follows.
+            for message in _open_issues_up_to_limit(verdicts, settings, folder, address):
+                messages.append(message)
+    except Exception as error:  # noqa: BLE001 - no error here may cost the caller's verdict or push
+        messages.append(f"no issue was opened: {describe_error(error)}")
+    return messages
 
 
 def _load_settings(folder: Path) -> EscalateConfig:
@@ -257,16 +257,16 @@ def _select_unsettled(
 
     With `settings.rejects`, these include rejections and repeated `improve` verdicts on a task.
     """
-    # The ledger is only needed to count the repetitions.
-    earlier_lines: list[VerdictLine] = []
+    # The ledger is only needed to count repeated `improve` verdicts.
+    ledger_verdicts: list[VerdictLine] = []
     has_improve = any(verdict.verdict == "improve" for verdict in verdicts)
     if settings.rejects and has_improve:
         records = Ledger.of(folder).records(LineFilter(kinds=[VerdictLine]))
-        earlier_lines = _select_verdict_lines(records)
+        ledger_verdicts = _select_verdict_lines(records)
 
     unsettled = []
     for verdict in verdicts:
-        if needs_person(verdict, earlier_lines, with_rejects=settings.rejects):
+        if needs_person(verdict, ledger_verdicts, with_rejects=settings.rejects):
             unsettled.append(verdict)
     return unsettled
 
@@ -287,28 +287,29 @@ def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) ->
 
 
 def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> str | None:
-    """Run the user's command once for each verdict that wasn't sent before.
+    """Run the user's command once for each verdict that it hasn't run for yet.
 
-    Stops at the first failure and returns its reason. Returns None if all verdicts are sent.
+    Stops at the first failure and returns its reason. Returns None if there was no failure.
     """
-    deadline = time.monotonic() + MAX_TOTAL_SECONDS
-    folder = Path(environment.NOTIFIED_VERDICTS.path()).parent
+    deadline = time.monotonic() + MAX_TOTAL_SECONDS  # for all verdicts together
     environ = programs.build_environ("notify", environment.environ())
     program = programs.find(command[0], environ)
     if program is None:
         return "not found; name a program on PATH, or its absolute path"
 
     argv = [program, *command[1:]]
+    notices_folder = Path(environment.NOTIFIED_VERDICTS.path()).parent
     try:
-        environment.make_private_folder(str(folder))
+        environment.make_private_folder(str(notices_folder))
         for verdict in verdicts:
             notice_key = _make_notice_key(verdict, project)
             send = partial(_run_program, argv, environ, deadline, verdict)
-            failure = _send_once(folder, notice_key, send)
+            failure = _send_once(notices_folder, notice_key, send)
             if failure is not None:
                 return failure
     except programs.Unfinished:
         return f"not done after {MAX_TOTAL_SECONDS:g} s"
+    # ValueError: an argument contains a NUL character, or the file of sent notices is damaged.
     except (OSError, ValueError) as error:
         return str(error)
 
@@ -380,9 +381,10 @@ def _may_be_sending(claimed_at: float) -> bool:
 def _end_claim(folder: Path, notice_key: str, *, is_sent: bool) -> None:
     """End the claim on a notice, and record whether it was sent. If it wasn't, a later run can send it."""
     with _lock_notices(folder) as claim_times:
+        # Remove the claim even if the notice was sent, so that its new entry goes to the end of the dict.
+        # `_lock_notices` drops surplus entries from the start.
         claim_times.pop(notice_key, None)
         if is_sent:
-            # The entries at the start are dropped first, so add this one at the end.
             claim_times[notice_key] = None  # sent
 
 
@@ -428,8 +430,8 @@ def needs_person(
 ) -> bool:
     """Whether a person still has to settle a verdict.
 
-    With `with_rejects`, that includes `reject`, and `improve` if the task had it multiple times in a row.
-    `in_ledger` are the ledger's verdicts, in which these repetitions are counted.
+    That's the case for `escalate`. With `with_rejects`, it's also the case for `reject` and for repeated
+    `improve` verdicts on a task, which are counted among the ledger's verdicts (`in_ledger`).
     """
     if verdict.human_override is not None:  # a person has settled it
         return False
@@ -438,25 +440,28 @@ def needs_person(
     if not with_rejects:
         return False
 
+    if verdict.verdict == "reject":
+        return True
     if verdict.verdict == "improve":
         return _count_improve_rounds(verdict, in_ledger) >= _MIN_ROUNDS_FOR_HELP
-    return verdict.verdict == "reject"
+    return False
 
 
 def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int:
-    """Count the `improve` rounds that the task of `verdict` has had in a row, up to and including `verdict`.
+    """Count the `improve` rounds in the task's unbroken series of `improve` verdicts up to `verdict`.
 
-    Any other verdict on the task ends the row. `lines` are the ledger's verdicts, on all tasks.
+    `lines` are the ledger's verdicts, on all tasks.
     """
     earlier_verdicts = _select_earlier_verdicts(verdict, lines)
     earlier_verdicts.sort(key=operator.attrgetter("timestamp"), reverse=True)
+    newest_first = (verdict, *earlier_verdicts)
 
     count = 0
-    for judged in (verdict, *earlier_verdicts):  # newest first
-        if judged.verdict != "improve":
+    for task_verdict in newest_first:
+        if task_verdict.verdict != "improve":  # the series began after this verdict
             break
-        # A verdict can be `improve` although none of its rounds was. It still counts as one.
-        count += max(1, _count_rounds_with_improve(judged))
+        # Even if none of its rounds says `improve`, the verdict counts as one.
+        count += max(1, _count_rounds_with_improve(task_verdict))
     return count
 
 
@@ -486,12 +491,13 @@ def list_unsettled(records: Iterable[Record], *, with_rejects: bool) -> list[Ver
     Only each task's newest verdict counts. If `with_rejects`, include rejections and repeated `improve`s.
     """
     records = list(records)
-    verdict_lines = _select_verdict_lines(records)
-    triaged = triage_records(records)
+    triaged = triage_records(records)  # leaves out older verdicts, and settled ones
+    candidates = (*triaged.unclear_verdicts, *triaged.nogo_verdicts)
+
+    all_verdicts = _select_verdict_lines(records)  # repeated `improve`s are counted among these
     unsettled = []
-    # Skip GO and overridden verdicts: both are settled.
-    for line in (*triaged.unclear_verdicts, *triaged.nogo_verdicts):
-        if needs_person(line, verdict_lines, with_rejects=with_rejects):
+    for line in candidates:
+        if needs_person(line, all_verdicts, with_rejects=with_rejects):
             unsettled.append(line)
     return sorted(unsettled, key=operator.attrgetter("timestamp"), reverse=True)
 

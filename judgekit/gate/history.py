@@ -110,24 +110,33 @@ def _read_histories_of_tips(
     repository: Repository, tips: Sequence[str], remote_commits: Sequence[str]
 ) -> dict[str, History]:
     """Read the histories of multiple tips, with a single `git log` of all their new commits."""
-    tips_to_read = tips
+    # The tips that get a history without steps if git fails in a partial clone.
+    fallback_tips = tips
     try:
         oids_by_tip = _list_new_commits(repository, tips, remote_commits)
+        fallback_tips = list(oids_by_tip)  # only these have new commits
         distinct_oids = list(dict.fromkeys(chain.from_iterable(oids_by_tip.values())))
         if not distinct_oids:
             return {}
-        tips_to_read = list(oids_by_tip)  # only these have new commits
         # Without `--no-walk`, git would go on to the parents of these commits, and so through all history.
         raw = _run_log(repository, (*_LOG_COMMAND, "--no-walk=unsorted"), distinct_oids)
     except GitError:
         if is_partial(repository):
-            return _make_partial_histories(repository, tips_to_read)
+            return _make_partial_histories(repository, fallback_tips)
         raise
 
     shallow_oids = _read_shallow_oids(repository)
+    return _split_log_by_tip(raw, oids_by_tip, shallow_oids)
+
+
+def _split_log_by_tip(
+    raw: bytes, oids_by_tip: Mapping[str, Sequence[str]], shallow_oids: Container[str]
+) -> dict[str, History]:
+    """Build each tip's history from a log of the commits of all tips."""
     logged_by_oid = {commit.oid: (commit, steps) for commit, steps in _parse_log(raw)}
     histories = {}
     for tip, oids in oids_by_tip.items():
+        # With `--ignore-missing`, git leaves out commits that it can't find.
         logged_of_tip = [logged_by_oid[oid] for oid in oids if oid in logged_by_oid]
         histories[tip] = _make_history(logged_of_tip, shallow_oids)
     return histories
@@ -148,7 +157,8 @@ def _make_partial_histories(repository: Repository, tips: Iterable[str]) -> dict
     """Make histories without steps, for a partial clone in which git can't list changes."""
     histories = {}
     for tip in tips:
-        # Without steps, each file's commit is searched for among the edges. The tip has all files.
+        # If no step has a file, its commit is looked up among the edges. The tip has every file, so with the
+        # tip as the only edge, that's always the tip.
         tip_commit = read_commit(repository, tip)
         histories[tip] = History(steps=[], edges=[tip_commit], gap_reason=PARTIAL_CLONE_MESSAGE)
     return histories
@@ -230,11 +240,11 @@ def _make_history(
 
 
 def _describe_gap(edges: Sequence[Commit]) -> str:
-    """Say how many commits are at the edge of the clone; "" if none is."""
+    """Say how many commits lack their parents in this clone; "" if none does."""
     if not edges:
         return ""
     subject = counted(len(edges), "commit is", "commits are")
-    return f"{subject} {SHALLOW_CLONE_MESSAGE}"
+    return f"{subject} {SHALLOW_CLONE_MESSAGE}"  # "2 commits are at the edge of a shallow clone; …"
 
 
 def is_partial(repository: Repository) -> bool:
@@ -270,11 +280,11 @@ def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
     steps: list[Step] = []
 
     for field in fields:
+        # A changed path's entry has a colon for each parent of its commit. A commit's entry has none.
         colon_count, entry = _split_off_colons(field)
-        if not entry:
+        if not entry:  # for example, after the NUL at the end
             continue
 
-        # A changed path's entry has a colon for each parent of its commit. A commit's entry has none.
         is_commit = colon_count == 0
         if is_commit:
             if commit is not None:  # the previous commit is complete
@@ -316,12 +326,13 @@ def _parse_step(
 ) -> Step | None:
     """Parse a changed path's entry. Returns None if the file is unchanged from one of the commit's parents.
 
-    `columns` are OLD_MODE, MODE, OLD_BLOB, BLOB and STATUS. A merge has multiple parents, and an OLD_MODE and
-    an OLD_BLOB for each of them. The paths are taken from `fields`.
+    The entry's paths are taken from `fields`.
     """
+    # The columns are an OLD_MODE for each parent, MODE, an OLD_BLOB for each parent, BLOB, and STATUS.
     *old_modes, mode = columns[: parent_count + 1]
     *old_blobs, blob = columns[parent_count + 1 : -1]
     status = columns[-1]
+    # Take the paths in any case, because the next entry comes after them.
     old_paths, path = _take_paths(status, parent_count, fields)
 
     if mode == _MODE_OF_NOTHING:
@@ -334,8 +345,8 @@ def _parse_step(
     if path in same_content_paths:
         return None
 
-    # If parents have the same content at other paths, this commit only moved the file. A step gives a single
-    # earlier path: that in the last of these parents.
+    # If a parent has the same content at another path, this commit only moved the file. A step has a single
+    # earlier path, so if multiple parents have the content, the last one's path is used.
     moved_from = same_content_paths[-1] if same_content_paths else None
     return Step(commit, path, "file", blob=blob, moved_from=moved_from)
 

@@ -61,11 +61,14 @@ class Issue(NamedTuple):
 def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
     """Build the issue about a verdict, with quotes and reasoning only if `with_text`."""
     name = task_name(verdict.task_id)
-    token = _make_token(name)
-    fingerprint = _make_fingerprint(verdict)
+    token = _make_token(name)  # a later run finds the task's issue by this
+    fingerprint = _make_fingerprint(
+        verdict
+    )  # if it's the same, a later run leaves the issue as it is
 
     body = _write_body(verdict, name, token, with_text=with_text)
-    marked_body = f"<!-- judgekit {token} {fingerprint} -->\n{body[:MAX_BODY_CHARS]}"
+    mark = f"<!-- judgekit {token} {fingerprint} -->"
+    marked_body = f"{mark}\n{body[:MAX_BODY_CHARS]}"
     title = _write_title(verdict, name)
     return Issue(
         token=token,
@@ -110,17 +113,19 @@ def _write_body(verdict: Verdict, name: str, token: str, *, with_text: bool) -> 
 
 
 def _write_override_command(verdict: Verdict) -> str:
-    """Write the command that accepts the task. It names the verdict if the task's id is hard to copy."""
+    """Write the command that accepts the task.
+
+    If the task's id is hard to copy, the command has the verdict's id instead.
+    """
     is_short = len(verdict.task_id) <= _MAX_TASK_CHARS
-    fits_into_command = is_short and verdict.task_id.isprintable()
-    task = verdict.task_id if fits_into_command else verdict.id
-    return f"judgekit override {shlex.quote(task)} accept --why '...'"
+    is_easy_to_copy = is_short and verdict.task_id.isprintable()
+    given_id = verdict.task_id if is_easy_to_copy else verdict.id
+    return f"judgekit override {shlex.quote(given_id)} accept --why '...'"
 
 
 def _write_title(verdict: Verdict, name: str) -> str:
-    """Write the issue's title."""
     title = f"Review needed: {disarm_title(name)}"
-    if verdict.verdict == "escalate":
+    if verdict.verdict == "escalate":  # the models disagree
         return f"[JUDGE-DISAGREEMENT] {title}"
     return title
 
@@ -186,10 +191,9 @@ def _describe_finding(tier: str, finding: Finding) -> str:
 
 
 def _list_findings(verdict: VerdictLine) -> list[tuple[str, Finding]]:
-    """List the verdict's findings as (tier, finding).
+    """List the verdict's findings as (tier, finding), with "" as the tier of the verdict's own findings.
 
-    The tier is "" for the verdict's own findings. If no tier decided, those of each round follow, with the
-    round's tier.
+    If no tier decided the verdict, the findings of its rounds follow.
     """
     own_findings = [("", finding) for finding in verdict.findings]
     is_decided_by_tier = verdict.judge_tier is not None

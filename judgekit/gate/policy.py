@@ -43,7 +43,7 @@ _GATE_VARIABLE_PREFIX = "JUDGEKIT_GATE_"
 def find_rule_commits(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> list[str]:
-    """Find the commits whose rules apply to a push. If commits have the same rules, only the first is listed.
+    """Find the commits whose rules apply to a push, one for each different set of rules.
 
     The commits come from the first of these sources that has any:
 
@@ -52,18 +52,19 @@ def find_rule_commits(
     3. Everything else that this clone knows, including the pushed commits.
     """
     clone_remotes = remotes.read_remotes(repository, remote, url)
+    # The pushed refs as they are on the remote before the push.
     remote_oids = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
 
-    # 1. Not the pushed branch: otherwise a push could relax the rules for the next push. A remote can have
-    # multiple names in this clone, each with its default branch.
+    # 1. If the pushed branch's rules were used instead, a push could relax the rules for the next push.
+    # A remote can have multiple names in this clone, each with its default branch.
     defaults = [clone_remotes.find_default_tip(name, remote_oids) for name in clone_remotes.names]
     commits = _select_different_rules(repository, defaults)
     if commits:
         return commits
 
-    # 2. The refs as the push found them, and as they were last fetched.
-    oids = [*remote_oids.values(), *(ref.oid for ref in clone_remotes.pushed_refs)]
-    commits = _select_different_rules(repository, oids)
+    # 2. The other refs are only known from the last fetch.
+    fetched_oids = [ref.oid for ref in clone_remotes.pushed_refs]
+    commits = _select_different_rules(repository, [*remote_oids.values(), *fetched_oids])
     if commits:
         return commits
 
@@ -75,23 +76,20 @@ def find_rule_commits(
 def _list_other_commits(
     repository: Repository, updates: Updates, clone_remotes: Remotes
 ) -> list[str | None]:
-    """List this clone's commits other than the remote's: those whose rules could apply.
-
-    They come from the other remotes, from the push (its tips, and each change of the rules in its history),
-    and from this clone's branches.
-    """
-    pushed = [update.local_oid for update in updates if not update.is_deletion]
+    """List commits whose rules could apply to a push, if this clone knows no commit of the remote."""
+    pushed_tips = [update.local_oid for update in updates if not update.is_deletion]
     return [
         *_list_commits_of_other_remotes(clone_remotes),
-        *pushed,
-        *_list_rule_changes(repository, pushed),
+        *pushed_tips,
+        *_list_rule_changes(repository, pushed_tips),  # in the pushed history
         *_list_own_branches(repository),
     ]
 
 
 def _list_commits_of_other_remotes(clone_remotes: Remotes) -> list[str | None]:
     """List the default branches of the remotes not pushed to, or all their refs if no default is known."""
-    other_names = [name for name in clone_remotes.refs if name not in clone_remotes.names]
+    pushed_names = clone_remotes.names  # of the remote pushed to, which can have multiple names
+    other_names = [name for name in clone_remotes.refs if name not in pushed_names]
     # The push doesn't ask the other remotes for their refs, so `remote_oids` is empty.
     defaults = [clone_remotes.find_default_tip(name, remote_oids={}) for name in other_names]
     is_any_known = any(oid is not None for oid in defaults)
@@ -122,7 +120,10 @@ def _select_different_rules(repository: Repository, oids: Sequence[str | None]) 
 
 
 def _find_commits_and_rule_files(repository: Repository, oids: Iterable[str]) -> dict[str, str]:
-    """Return the object ids of these commits and of their rules, by their names in git's syntax."""
+    """Map the names of these commits and of their rule files to object ids.
+
+    The names are in git's syntax, as `_name_commit` and `_name_rule_files` write them.
+    """
     object_names = []
     for oid in oids:
         object_names.append(_name_commit(oid))
@@ -141,11 +142,12 @@ def _name_rule_files(oid: str) -> list[str]:
 
 
 def _find_objects(repository: Repository, names: list[str]) -> dict[str, str]:
-    """Return the object ids of names such as `COMMIT:PATH`; "" for objects missing from this clone."""
+    """Map names such as `COMMIT:PATH` to object ids. An object missing from this clone gets ""."""
     oid_by_name = {}
     for name, line in zip(names, repository.describe_objects(names), strict=True):
-        oid, _, description = line.partition(" ")  # OID KIND SIZE, or NAME missing
-        is_here = description.startswith(("blob ", "commit ", "tree "))
+        # The line is "OID KIND SIZE", or "NAME missing".
+        oid, _, kind_and_size = line.partition(" ")
+        is_here = kind_and_size.startswith(("blob ", "commit ", "tree "))
         oid_by_name[name] = oid if is_here else ""
     return oid_by_name
 
@@ -234,6 +236,7 @@ def _find_rubric_file(root: Path) -> str | None:
     from judgekit.config import settings  # noqa: PLC0415 - imported lazily, since pydantic is slow to load
 
     try:
+        # Loading the settings makes the path of a rubric file absolute.
         rubric = Path(settings.load(root).gate.rubric)
     except ConfigError:  # reported by the caller, who loads the same settings
         return None
@@ -348,10 +351,10 @@ def _write_file(file: Path, data: bytes, name: str) -> None:
 def find_skips_if_none_judged(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> PushedChanges | None:
-    """Check quickly whether a push contains nothing to judge. If so, return the skipped files.
+    """Return the files that a push skips if it contains nothing to judge.
 
-    Returns None if a file needs judging, or if that's uncertain. The check uses the selection of files that
-    an earlier push stored. Raises `InputError` if git can't answer.
+    Returns None if a file needs judging, or if that's uncertain. This is quick because it doesn't read the
+    rules: an earlier push has stored which files they select. Raises `InputError` if git can't answer.
     """
     if all(update.is_deletion for update in updates):
         # Deleted refs bring no files, so neither the remote's commits nor the rules matter.
@@ -364,9 +367,9 @@ def find_skips_if_none_judged(
 
     remote_commits = remotes.list_remote_commits(repository, updates, remote, url)
     pushed = examine.examine_push(repository, updates, remote_commits, change_filter)
-    if pushed.changes or pushed.unexamined or pushed.notes:
-        return None
-    return pushed
+    # Unexamined files and notes need the full run as well, because only that reports them.
+    needs_full_run = pushed.changes or pushed.unexamined or pushed.notes
+    return None if needs_full_run else pushed
 
 
 def _read_stored_selection(repository: Repository, commits: Sequence[str]) -> ChangeFilter | None:
@@ -413,13 +416,14 @@ def _get_selection_path(repository: Repository) -> str:
 
 
 def _make_selection_key(repository: Repository, commits: Sequence[str]) -> str:
-    """Build a cache key from everything that affects the selection."""
-    rules = []
+    """Build a cache key from everything that affects which files are selected."""
+    rule_listings = []  # with the hash of each rules file
     for commit in commits:
-        rules.append(repository.ask("ls-tree", "--full-tree", commit, "--", *RULES_PATHS))
+        listing = repository.ask("ls-tree", "--full-tree", commit, "--", *RULES_PATHS)
+        rule_listings.append(listing)
     user_settings = environment.stamp(environment.SETTINGS.path())
-    variables = []
+    gate_variables = []
     for name, value in sorted(environment.environ().items()):
         if name.startswith(_GATE_VARIABLE_PREFIX):
-            variables.append((name, value))
-    return repr([environment.__version__, *rules, user_settings, variables])
+            gate_variables.append((name, value))
+    return repr([environment.__version__, *rule_listings, user_settings, gate_variables])
