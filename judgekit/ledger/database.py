@@ -274,8 +274,8 @@ class Database:
         # All writers lock rows in the order of the primary key, so that they can't deadlock.
         rows.sort(key=_get_primary_key)
 
-        # A server first stores a verdict provisionally. "complete" lets a line from the token that requested
-        # the verdict replace that row. The command line has no token, so it only adds.
+        # A server first stores a verdict provisionally. "complete" replaces that row if the verdict was
+        # requested with the same token. The command line has no token, so it only adds.
         has_token = holder != ""
         statement = "complete" if has_token else "add"
         with self.transaction() as connection, connection.cursor() as cursor:
@@ -601,7 +601,7 @@ def _parse_address(driver: ModuleType, place: str) -> dict[str, str]:
 
 
 def _has_stray_password(parts: dict[str, str]) -> bool:
-    """Whether a part of the password is in another part, because an `@` or `/` in it wasn't escaped."""
+    """Whether an `@` or `/` in the password wasn't escaped, so that the rest was taken for another part."""
     # In `postgresql://ann:pass@word@host`, the first `@` ends the password, and `word@host` becomes the host.
     # In `postgresql://ann:12/34@host`, `ann` becomes the host, and `34@host` the database.
     host = parts.get("host", "")

@@ -325,7 +325,7 @@ def triage_records(records: Iterable[Record]) -> Triage:
 
 
 def _add_record(triage: Triage, record: Record) -> None:
-    """Add a record to the list or count for its kind. Call this for the oldest record first."""
+    """Add a record to the list or count for its kind. Records must be added oldest first."""
     # People are shown these lists newest first, so insert each record at the front.
     if isinstance(record, OverrideLine):
         triage.overrides.insert(0, record)

@@ -355,7 +355,7 @@ def _measure_gap_to(bar: float, measured: Rate) -> float:
 
     seems_below_bar = measured.estimate < bar
     if seems_below_bar:
-        # A limit allows the interval of a rate to extend to twice the bar.
+        # An estimate below the bar is good enough if its interval ends within twice the bar.
         highest_allowed = 2 * bar
         return interval.high - highest_allowed
     # To be above the bar, the whole interval must be.
