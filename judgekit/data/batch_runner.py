@@ -77,7 +77,7 @@ class BatchRunner(BatchRun):
             unlimited_models[tier] = tuple(map(_lift_call_limits, models))
         waiting_judge = judge.with_settings(
             models_by_tier=unlimited_models,
-            others=partial(_list_batch_models, judge),
+            find_other_panels=partial(_list_batch_models, judge),
             timeout=_MAX_BATCH_SECONDS,
             max_cost_usd=None,  # the gateway enforces the limit for all rows together
         )

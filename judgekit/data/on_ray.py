@@ -217,7 +217,7 @@ class RayRun:
         for path in paths:
             (file,) = _run_remotely(_check_file, [(self._shared, path, rows_left, wanted_ids)])
             yield path, file
-            rows_left -= file.count
+            rows_left -= file.row_count
             if rows_left == 0:
                 return
 
@@ -372,8 +372,10 @@ class RayRun:
         for kind, judge in self._judges.items():
             # A worker makes its own gateway and cache. But it can't find the providers that this machine can
             # use, so list them here.
-            others = partial(tuple, judge.settings.others())
-            judges[kind] = replace(judge.with_settings(others=others), gateway=None, cache=None)
+            others = partial(tuple, judge.settings.find_other_panels())
+            judges[kind] = replace(
+                judge.with_settings(find_other_panels=others), gateway=None, cache=None
+            )
 
         all_variables = environment.environ()
         variables = {}

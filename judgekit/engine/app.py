@@ -205,7 +205,7 @@ async def health(request: Request) -> dict[str, object]:
         "protocol": PROTOCOL,
         "version": __version__,
         "pid": os.getpid(),
-        "since": service.since.isoformat(timespec="seconds"),
+        "since": service.started_at.isoformat(timespec="seconds"),
         "ready": is_ready,
         "failure": service.failure or None,
         "leaving": admission.is_shutting_down,

@@ -409,7 +409,7 @@ def test_gateways_of_several_threads_share_a_server_until_the_last_is_closed(
         gateway = LocalGateway(Inner())
         reply = await gateway.complete(endpoint("x"), request())
         await asyncio.to_thread(everyone.wait)
-        assert launched[0].alive
+        assert launched[0].is_alive
         await asyncio.to_thread(everyone.wait)
         await gateway.aclose()
         return reply.text
@@ -417,4 +417,4 @@ def test_gateways_of_several_threads_share_a_server_until_the_last_is_closed(
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: asyncio.run(run()), range(8)))
     assert found == ["yes"] * 8
-    assert [server.alive for server in launched] == [False]
+    assert [server.is_alive for server in launched] == [False]
