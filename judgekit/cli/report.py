@@ -360,7 +360,7 @@ def _read_labels(path: str | None, results: ResultFile, columns: NamedColumns) -
         return None
 
     sheet = read_labels(_open_rows(path), results.task, columns, results.max_text_count)
-    not_understood = sheet.left_out.unknown_count
+    not_understood = sheet.left_out.unknown
     has_labels = bool(sheet.label_by_id or not_understood)
     if not has_labels:
         raise InputError(

@@ -112,7 +112,7 @@ def _describe_labels(run: DatasetRun) -> list[str]:
     except UsageError as error:  # the verdicts are still valid, and `report` has more options
         return [f"labels not compared: {error}"]
 
-    has_labels = bool(compared or left_out.unknown_count)
+    has_labels = bool(compared or left_out.unknown)
     if not has_labels:  # at most blank cells
         return []
 

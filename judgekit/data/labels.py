@@ -455,7 +455,7 @@ def read_labels(
         has_id_column = has_id_column or columns.id_column in row.columns
         key = labels.key_of(value)
         if key == labels.BLANK_LABEL_KEY:
-            left_out.blank_count += 1
+            left_out.blank += 1
             continue
         first_key = keys.setdefault(row_id, key)
         if first_key != key:
@@ -529,12 +529,12 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
 
         label = row_fields.read(row, "label")
         if labels.is_no_label(label):
-            left_out.blank_count += 1
+            left_out.blank += 1
             continue
         try:
             document = fields.read_document(row_fields, row, row_id, _EVERYTHING_GIVEN)
         except fields.Unjudgeable:
-            left_out.blank_text_count += 1
+            left_out.texts += 1
             continue
         except InputError as error:
             raise InputError(f"{position}: {error}") from None

@@ -61,7 +61,7 @@ class FileBody(Strict):
     path: Name
     text: Annotated[str, StringConstraints(max_length=documents.CONTEXT_CHARS)]
     sha256: Sha256
-    total: int = Field(ge=0)
+    total_chars: int = Field(ge=0, alias="total")
     alias: str = Field(default="", alias="shown", max_length=4096)
 
 

@@ -40,7 +40,7 @@ def _select_labelled(cases: Sequence[Case], mode: ModeName, left_out: LeftOut) -
     labelled = []
     for case in cases:
         if labels.is_no_label(case.right(mode)):
-            left_out.blank_count += 1
+            left_out.blank += 1
         else:
             labelled.append(case)
     return labelled

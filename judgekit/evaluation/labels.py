@@ -535,43 +535,41 @@ def agrees(label: str, answer: str, *, binary: bool) -> bool:
 class LeftOut:
     """Labels left out of the comparison: blank ones, and those not understood, like `example`.
 
-    `blank_text_count` counts rows with a blank text; `unasked_count` counts rows without a verdict for
-    another reason, like `unasked_reason`.
+    `texts` counts rows with a blank text; `unasked` counts rows without a verdict for
+    another reason, like `why`.
     """
 
-    blank_count: int = 0
-    unknown_count: int = 0
+    blank: int = 0
+    unknown: int = 0
     example: str = ""
-    blank_text_count: int = 0
-    unasked_count: int = 0
-    unasked_reason: str = ""
+    texts: int = 0
+    unasked: int = 0
+    why: str = ""
 
     def add_unknown(self, value: object, count: int = 1) -> None:
-        self.unknown_count += count
+        self.unknown += count
         if not self.example:
             self.example = short_line(str(value), _SHOWN_CHARS)
 
     def add_unasked(self, reasons: Sequence[str]) -> None:
         """Count a row for each reason why no model was asked."""
-        self.unasked_count += len(reasons)
-        if reasons and not self.unasked_reason:
-            self.unasked_reason = reasons[0]
+        self.unasked += len(reasons)
+        if reasons and not self.why:
+            self.why = reasons[0]
 
     def describe(self) -> str:
         """Describe all labels left out in one line. Returns "" if there are none."""
         reasons = []
-        if self.blank_count:
-            reasons.append(counted(self.blank_count, "blank label", "blank labels"))
-        if self.unknown_count:
-            counted_labels = counted(self.unknown_count, "label that is", "labels that are")
+        if self.blank:
+            reasons.append(counted(self.blank, "blank label", "blank labels"))
+        if self.unknown:
+            counted_labels = counted(self.unknown, "label that is", "labels that are")
             reasons.append(f"{counted_labels} not understood, such as {self.example!r}")
-        if self.blank_text_count:
-            reasons.append(
-                counted(self.blank_text_count, "row with a blank text", "rows with a blank text")
-            )
-        if self.unasked_count:
-            counted_labels = counted(self.unasked_count, "row that cannot", "rows that cannot")
-            reasons.append(f"{counted_labels} be judged ({self.unasked_reason})")
+        if self.texts:
+            reasons.append(counted(self.texts, "row with a blank text", "rows with a blank text"))
+        if self.unasked:
+            counted_labels = counted(self.unasked, "row that cannot", "rows that cannot")
+            reasons.append(f"{counted_labels} be judged ({self.why})")
         return ", ".join(reasons)
 
 
@@ -630,7 +628,7 @@ def _count_agreed(count_by_meaning: Mapping[tuple[str, str], int]) -> tuple[int,
 
 def _count_left_out(counts: Counter[str], meaning_by_key: Mapping[str, str]) -> LeftOut:
     """Count the labels that are blank or aren't understood."""
-    left_out = LeftOut(blank_count=counts[BLANK_LABEL_KEY])
+    left_out = LeftOut(blank=counts[BLANK_LABEL_KEY])
     for key, count in counts.items():
         if key == BLANK_LABEL_KEY or key in meaning_by_key:
             continue
