@@ -49,11 +49,12 @@ _TIER_COLUMNS = [
 _RATES = "Rates"
 _WRONG_ROWS_TITLE = "Verdicts that differ from the label"
 _CHANGED_ROWS_TITLE = "Verdicts that differ between the results"
+# A page shows these rows in a single list.
 _ROW_LIST_TITLES = (
     _WRONG_ROWS_TITLE,
     _CHANGED_ROWS_TITLE,
     WORST_ROWS,
-)  # a page shows these rows in a single list
+)
 
 _RESULTS_ARGUMENT = Argument(
     metavar="RESULTS [RESULTS2]", help="One or two files of results, any format."

@@ -26,9 +26,8 @@ _TOKEN_PATTERN = re.compile(
     r"|\\?(?P<char>(?<=\\).|[^\[\\])",
     re.DOTALL,
 )
-_SET_MEMBER_PATTERN = re.compile(
-    r"\[:(\w*):\]|\\?(.)(?:-\\?(.))?", re.DOTALL
-)  # a class, a character, a range
+# A class, a character, a range.
+_SET_MEMBER_PATTERN = re.compile(r"\[:(\w*):\]|\\?(.)(?:-\\?(.))?", re.DOTALL)
 
 
 class Patterns:

@@ -169,9 +169,8 @@ class _Group:
     @property
     def estimated_disagreements(self) -> float:
         """The estimated number of first opinions outside the sample that `deep` would disagree with."""
-        if (
-            not self.sampling_rate
-        ):  # there's no sample, because no opinion of this group can be final
+        # There's no sample, because no opinion of this group can be final.
+        if not self.sampling_rate:
             return 0.0
         # Rows are drawn into the sample at `sampling_rate`, so each represents (1 - rate) / rate rows
         # outside.
@@ -183,9 +182,8 @@ class _Group:
 
         The true number is higher with a probability of at most `level`.
         """
-        if (
-            not self.sampling_rate
-        ):  # there's no sample, because no opinion of this group can be final
+        # There's no sample, because no opinion of this group can be final.
+        if not self.sampling_rate:
             return 0
         bound = agreement.max_unsampled_disagreements(
             self.disagreements, self.sampling_rate, self.level

@@ -320,9 +320,8 @@ class RowOptions(NamedTuple):
     def _read_document(self, fields: Fields, given: Given, row: DataRow, row_id: str) -> ReadRow:
         """Read a row as a document. `given` says which fields the rubric uses."""
         thoughts = Thoughts()
-        family = (
-            self.author_families[0] if self.author_families else None
-        )  # a document has a single author
+        # A document has a single author.
+        family = self.author_families[0] if self.author_families else None
         subject = row_fields.read_document(
             fields,
             row,

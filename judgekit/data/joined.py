@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from judgekit.data.fields import Fields
     from judgekit.data.sources import Reading
 
-_NOTHING_GIVEN = (
-    Given()
-)  # neither a reference nor sources: a comparison shows only prompts and texts
+# Without a reference and sources: a comparison shows only prompts and texts.
+_NOTHING_GIVEN = Given()
 
 
 class Side(NamedTuple):

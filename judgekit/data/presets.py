@@ -122,9 +122,8 @@ class Recogniser:
 
         Also returns None if `given` names a column for the judged text.
         """
-        if any(
-            given.get(field) for field in _JUDGED_FIELDS
-        ):  # the caller knows how to read the rows
+        # The caller knows how to read the rows.
+        if any(given.get(field) for field in _JUDGED_FIELDS):
             return None
         if self._found is None or self._found.fields(task) is None:
             return None

@@ -331,8 +331,7 @@ class DatasetRun(Tally):
         self.verdict_counts[word] += 1
         label = self.find_label(row)
         if label is not None:
-            if (
-                len(self.label_verdict_counts) > _MAX_LABELS
-            ):  # so many different values can't be labels
+            # So many different values can't be labels.
+            if len(self.label_verdict_counts) > _MAX_LABELS:
                 label = _OTHER_LABEL
             self.label_verdict_counts[label, word] += 1

@@ -61,11 +61,12 @@ _ANSWER_FIELDS = (
     "jury",
     "failure",
 )
+# Failures of a model that did answer.
 _ANSWERED_FAILURES = (
     "invalid_reply",
     "refusal",
     "truncated",
-)  # failures of a model that did answer
+)
 _MAX_LABEL_CHARS = 60  # characters quoted of a wrong value
 
 ALL_TIERS = "course"  # as a judge: the joint result of all tiers and the rules of escalation

@@ -246,9 +246,8 @@ class Sample(NamedTuple):
 
     def is_wrong(self, tier: TierName) -> bool:
         """Whether a tier's outcome is missing or doesn't match the label."""
-        if (
-            self.wrong_tiers is not None
-        ):  # a ranking, whose label names a text instead of an outcome
+        # A ranking, whose label names a text instead of an outcome.
+        if self.wrong_tiers is not None:
             return tier in self.wrong_tiers
 
         outcome = self.outcome(tier)

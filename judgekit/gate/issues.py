@@ -62,9 +62,8 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
     """Build the issue about a verdict, with quotes and reasoning only if `with_text`."""
     name = task_name(verdict.task_id)
     token = _make_token(name)  # a later run finds the task's issue by this
-    fingerprint = _make_fingerprint(
-        verdict
-    )  # if it's the same, a later run leaves the issue as it is
+    # If it's the same, a later run leaves the issue as it is.
+    fingerprint = _make_fingerprint(verdict)
 
     body = _write_body(verdict, name, token, with_text=with_text)
     mark = f"<!-- judgekit {token} {fingerprint} -->"

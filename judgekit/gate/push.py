@@ -525,9 +525,8 @@ class _Gatekeeper:
     run_options: Run
     notes: list[str]
     choose_depth: DepthChooser | None
-    reviewed_overrides: (
-        reviewers.ReviewedOverrides | None
-    )  # in CI, where the ledger's overrides don't count
+    # Only set in CI, where the ledger's overrides don't count.
+    reviewed_overrides: reviewers.ReviewedOverrides | None
     rows: dict[tuple[str, str], Row] = field(default_factory=dict)
 
     @property

@@ -506,9 +506,8 @@ def list_notes(hooks_folder: HooksFolder) -> Iterator[str]:
     if hooks_folder.is_shared:
         yield f"all repositories with this core.hooksPath use {hooks_folder.path}"
 
-    configuration = _find_lefthook(
-        hooks_folder.working_tree
-    )  # of lefthook, which would replace our hook
+    # Lefthook would replace our hook.
+    configuration = _find_lefthook(hooks_folder.working_tree)
     if configuration is not None:
         runs_gate = files.mentions_in_code(files.read_content(configuration), "judgekit")
         if not runs_gate:

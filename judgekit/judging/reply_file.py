@@ -134,9 +134,8 @@ class ReplyFile:
 
     def _note_wait(self, started: float) -> None:
         """Note that later statements may have to wait if the one that began at `started` was slow."""
-        if (
-            not self._is_trimmed
-        ):  # the first statement is slow anyway, because it removes old replies
+        # The first statement is slow anyway, because it removes old replies.
+        if not self._is_trimmed:
             return
         if time.monotonic() - started > _SLOW_SECONDS:
             self._has_waited = True

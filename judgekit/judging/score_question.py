@@ -142,9 +142,8 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             return None
         if kind_of(endpoint).shows_probabilities:
             return answers
-        return replace(
-            answers, probabilities_by_question={}
-        )  # drop the probabilities, which aren't recorded
+        # Drop the probabilities, which aren't recorded.
+        return replace(answers, probabilities_by_question={})
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
         """Plan which samples to request. A model with token probabilities is first called once.

@@ -242,9 +242,8 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
                 if name in answers.points:
                     candidate_yes[criterion] = answers.points[name]
             yes[candidate_id] = candidate_yes
-        is_in_words = (
-            not answers.probabilities_by_question
-        )  # the model wrote its answers, and gave no probabilities
+        # The model wrote its answers, and gave no probabilities.
+        is_in_words = not answers.probabilities_by_question
         return Kept(yes, threshold=None if is_in_words else self._find_threshold(endpoint))
 
     def _find_threshold(self, endpoint: Endpoint | None) -> float:

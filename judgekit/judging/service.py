@@ -401,9 +401,8 @@ def comparison_judge(
         problem = f"{loaded.rubric.ref} compares two texts, but there are {count}"
         raise UsageError(f"{problem}; name a rubric of the task 'score', such as {RANKING_RUBRIC}")
 
-    scored_texts = (
-        0 if is_about_two else len(texts.distinct_letters)
-    )  # a pair gets a choice and no scores
+    # A pair gets a choice and no scores.
+    scored_texts = 0 if is_about_two else len(texts.distinct_letters)
     settings = judge_settings(config, loaded, project, request, subjects=scored_texts)
     reason = _explain_no_comparison(config, settings.no_model_reason)
     settings = replace(settings, no_model_reason=reason)

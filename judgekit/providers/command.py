@@ -294,9 +294,8 @@ def _build_environ(
     for name, template in profile.set_env.items():
         environ[name] = _fill(template, values)
     environ["JUDGEKIT_DISABLE"] = "1"  # the program must not use judgekit in turn
-    environ[INSIDE_VARIABLE] = secrets.token_hex(
-        16
-    )  # marks the program's processes, to find them later
+    # Marks the program's processes, to find them later.
+    environ[INSIDE_VARIABLE] = secrets.token_hex(16)
     return environ
 
 

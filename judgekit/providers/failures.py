@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _ROW_BY_FAILURE_KIND: dict[str, Any] = environment.read_toml(__file__, "failures.toml")
-_MESSAGE_PATTERNS = _ROW_BY_FAILURE_KIND.pop(
-    "texts"
-)  # patterns of messages; the rest has a row for each kind of failure
+# Patterns of messages; the rest has a row for each kind of failure.
+_MESSAGE_PATTERNS = _ROW_BY_FAILURE_KIND.pop("texts")
 Patterns: TypeAlias = list[tuple[re.Pattern[str], FailureKind]]
 
 
@@ -418,9 +417,8 @@ def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
     known_class = _find_known_class(error)
     is_specific = known_class != "" and known_class not in _VAGUE  # such as a class for rate limits
     if is_specific:
-        return (
-            kind_by_words or KIND_BY_CLASS[known_class]
-        )  # the provider's words are the most precise
+        # The provider's words are the most precise.
+        return kind_by_words or KIND_BY_CLASS[known_class]
 
     # A vague class can also mean that litellm couldn't read a reply. The error may quote that reply, so don't
     # classify by its words.

@@ -617,9 +617,8 @@ async def _ask(
     end: float,
 ) -> Reply:
     """Send the request to the model with litellm, and read the reply. Can raise any error."""
-    os.environ.update(
-        _LITELLM_VARIABLES
-    )  # code that restores the environment may have removed them
+    # Code that restores the environment may have removed them.
+    os.environ.update(_LITELLM_VARIABLES)
     with servers.bounded(), _skip_bookkeeping(litellm, endpoint):
         if isinstance(profile, DecisionsProfile):
             reply = await _decide(litellm, endpoint, profile, request, end)

@@ -51,9 +51,8 @@ def find(endpoint: Endpoint) -> CallStyle | None:
             _entries.pop(path, None)
             return None
         _entries[path] = entry
-    is_fresh = (
-        abs(time.time() - entry.learned_at) < KEPT_SECONDS
-    )  # the clock may have been set back
+    # The clock may have been set back.
+    is_fresh = abs(time.time() - entry.learned_at) < KEPT_SECONDS
     return entry.style if is_fresh else None
 
 

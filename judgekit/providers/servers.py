@@ -145,9 +145,8 @@ async def _send_bounded(
         await response.aclose()
 
     if response.is_error:
-        body = body[
-            :_MAX_UNCHECKED_BYTES
-        ]  # it's only quoted in a message, so its beginning suffices
+        # It's only quoted in a message, so its beginning suffices.
+        body = body[:_MAX_UNCHECKED_BYTES]
     else:
         edit_body = _edit_body.get()  # by default, it changes nothing
         body = edit_body(body)

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from judgekit.redaction.secret_rules import Span
 
 _SHUFFLED_CHANGE_RATE = 0.3  # change rate between kinds of characters; names in code have less
+# Of a value, by its name's class.
 _MIN_CHARS_BY_NAME_CLASS = {
     "strong": 4,
     "short": 6,
     "secret": MIN_TOKEN,
-}  # of a value, by its name's class
+}
 _MIN_RANDOM_SECRET_CHARS = 10  # letters and digits of a random secret
 _MIN_CHARS_BEYOND_WORDS = 20  # characters
 _MAX_LIST_LINES = 40

@@ -50,9 +50,8 @@ class Language:
     def __init__(self, name: str, data: Mapping[str, Any]) -> None:
         self.name = name
         self.stop_words = frozenset(data["stop"].split())  # words that aren't searched
-        self.common_words = frozenset(
-            data["common"].split()
-        )  # words that say little about a subject
+        # Words that say little about a subject.
+        self.common_words = frozenset(data["common"].split())
         # A term also finds longer words that start with it if it has `min_prefix_letters` letters or is in
         # `short_prefixes`.
         self.short_prefixes = frozenset(data["short"].split())

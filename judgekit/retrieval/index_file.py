@@ -41,11 +41,12 @@ BUSY_SECONDS = 0.3  # how long a writer waits for another, once a query; readers
 MAX_MEMORY_FILES = 5_000  # files read into memory if no file can be kept: about a second
 BUSY_ERROR_CODES = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
 READ_ONLY = (8, 14)  # SQLITE_READONLY, SQLITE_CANTOPEN
+# SQLITE_ERROR (a table is missing), SQLITE_CORRUPT, SQLITE_NOTADB.
 _DAMAGE_ERROR_CODES = (
     1,
     11,
     26,
-)  # SQLITE_ERROR (a table is missing), SQLITE_CORRUPT, SQLITE_NOTADB
+)
 # Exceptions of our own code if a sound database holds spoilt values: no text, no such kind, a number for a
 # path.
 SPOILT_DATA_ERRORS = (
@@ -136,9 +137,8 @@ class Index:
         self.profiles = profiles
         self.path = path  # None if it's in memory
         self.left_out_count = 0  # how many files are too many to be read into memory
-        self.outdated_paths: set[str] = (
-            set()
-        )  # the paths of entries that no longer match their files
+        # The paths of entries that no longer match their files.
+        self.outdated_paths: set[str] = set()
         self.trouble: str | None = None  # a line about why nothing can be searched
         self.version = VERSION  # an earlier version is only read, never written
         # Whether it ever had all files of the store. Until then, an earlier version's index may know more.

@@ -34,9 +34,8 @@ _CLOSING_MARKS = "\"')]}*_`\u300d\u300f\u201d"
 _SPACED_MARK_BY_CODE = {
     ord(mark): f"{mark} " for mark in "\u3002\uff01\uff1f\uff1b\uff1a\uff0c\u3001"
 }
-_ITEM_MARKS_AND_DASHES = frozenset(
-    ("-", "*", "+", "\u2022", "\u2013", "\u2014")
-)  # of items, and dashes
+# Of items, and dashes.
+_ITEM_MARKS_AND_DASHES = frozenset(("-", "*", "+", "\u2022", "\u2013", "\u2014"))
 _WITHOUT_SIGNS = dict.fromkeys(map(ord, "{}[]()<>=;|\\/$#@_%&^~0123456789"))
 _CODE_SHARE = 0.2  # of the characters of a line of code or of a log are signs and digits, at least
 

@@ -460,9 +460,8 @@ def detect_language(entry: Entry, profile: Profile) -> str:
     short or code.
     """
     text = f"{entry.title}\n{entry.body[:_SAMPLE_CHARS]}"
-    if (
-        scripts.measure_run_share(text) > _MAX_RUN_SHARE
-    ):  # it's in Korean, or a script without spaces
+    # It's in Korean, or a script without spaces.
+    if scripts.measure_run_share(text) > _MAX_RUN_SHARE:
         return ""
 
     words = split_words(fold(text))
@@ -644,9 +643,8 @@ def _find_line(entry: Entry, section: sections.Section) -> int:
 def _is_after_gap(entry: Entry, section: sections.Section) -> bool:
     """Whether a section is in the end of a very long file, whose middle was skipped."""
     has_gap = entry.end_chars > 0
-    gap_place = (
-        len(entry.body) - entry.end_chars
-    )  # the last `end_chars` characters come after the gap
+    # The last `end_chars` characters come after the gap.
+    gap_place = len(entry.body) - entry.end_chars
     return has_gap and section.start >= gap_place
 
 
@@ -751,9 +749,8 @@ class IndexWriter:
         if file.note is not None:
             self.execute(_ADD_NOTE, (file.note, number))
 
-        is_live = (
-            file.texts is not None
-        )  # a file that isn't searched, such as a retired one, has no texts
+        # A file that isn't searched, such as a retired one, has no texts.
+        is_live = file.texts is not None
         section_count = len(file.sections)
         values = (*stamp_columns, is_live, file.digest, *file.row, file.language, section_count)
         self.execute(_SET_FILE, (*values, number))
@@ -814,9 +811,8 @@ class IndexWriter:
         counts = [f"{name} {count}" for name, count in self._languages.items() if count > 0]
         self.facts["languages"] = " ".join(counts)
 
-        is_listed = bool(
-            self.facts["kind"]
-        )  # an index has no kind until its store's files are listed
+        # An index has no kind until its store's files are listed.
+        is_listed = bool(self.facts["kind"])
         is_whole = is_listed and not pending
         if is_whole:
             self.facts["was_whole"] = 1

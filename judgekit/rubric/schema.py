@@ -48,9 +48,8 @@ class ByMode(Strict, Generic[Value]):
     lenient: Value
 
 
-_NO_REQUIRED_FIELDS: dict[str, JsonValue] = {
-    "required": []
-}  # `validate_with_defaults` adds the omitted fields
+# `validate_with_defaults` adds the omitted fields.
+_NO_REQUIRED_FIELDS: dict[str, JsonValue] = {"required": []}
 
 
 class Tier(Strict):

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 _SAMPLES_FOLDER = "samples/"
 _ZSTANDARD_COMPRESSION = 93  # Python can unpack it from 3.14 on
 _HEADER_BYTES = 30  # before the name of each file in an archive
-_NAME_LENGTHS_STRUCT = struct.Struct(
-    "<HH"
-)  # of the name and the extra field, at the end of the header
+# The lengths of the name and the extra field, at the end of the header.
+_NAME_LENGTHS_STRUCT = struct.Struct("<HH")
 
 
 def check(file: BinaryIO, name: str, reading: Reading) -> None:
