@@ -182,11 +182,11 @@ def run_module(module: str) -> None:
     """Run a module as this process's main program. It can import all installed packages."""
     import runpy  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
-    make_importable()
+    make_packages_importable()
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def make_importable() -> None:
+def make_packages_importable() -> None:
     """Make installed packages importable in an isolated interpreter (`python -I`)."""
     if not sys.flags.isolated:
         return

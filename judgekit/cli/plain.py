@@ -160,7 +160,7 @@ def _print_candidate(candidate: Candidate) -> None:
     title = short_line(candidate.title, 200)
     if candidate.status:
         title = f"{title} ({candidate.status}: not in force any more)"
-    place = candidate.add_line(short_line(candidate.path, 400))  # as in `notes.md:12`
+    place = candidate.append_line_number(short_line(candidate.path, 400))  # as in `notes.md:12`
     confidence = _describe_confidence(candidate)
     _print(escape_ci_commands(f"{title}\n    {place}  ({confidence})"))
 

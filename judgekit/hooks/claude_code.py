@@ -45,8 +45,7 @@ NOTIFICATIONS = (
     "<cross-session-message",
 )
 _STDOUT, _STDERR = 1, 2  # file descriptors
-FORGETTING_SOURCES = ("compact", "clear")  # how a session can start after its context is gone
-_FROM_AGENTS = "coding agents give their hooks"
+_EXPECTED_INPUT = "the JSON that coding agents give their hooks"
 
 
 class BadInputError(Exception):
@@ -57,7 +56,8 @@ def run() -> None:
     """Answer one event from stdin and end the process."""
     # This process ends within milliseconds, so looking for garbage would only cost time.
     gc.set_threshold(_GC_THRESHOLD)
-    environment.ends_at_once = True  # an index may leave its files for the next hook
+    # Don't close the search indexes: that would remove files that the next hook has to create again.
+    environment.ends_at_once = True
     exit_code = answer_in_time([])  # this process's own arguments aren't options of the hook
     # The interpreter's cleanup would take a tenth of its startup time, so end without it.
     os._exit(exit_code)
@@ -91,11 +91,11 @@ def main(arguments: list[str] | None = None) -> int:
         if arguments is None:
             arguments = sys.argv[2:]  # after `judgekit hook`
 
-        option_warning = _find_unknown_option(arguments)
+        option_warning = _build_option_warning(arguments)
         text, notes = _respond(arguments)
         _print_answer(text, [option_warning, *notes])
     except BadInputError as error:
-        # With an unknown option, the input isn't the real problem.
+        # A person who mistypes an option sends no event on stdin. Report the option, not the missing event.
         _warn(option_warning or str(error))
     except KeyboardInterrupt:
         _warn("interrupted; nothing added to the prompt")
@@ -124,7 +124,7 @@ def _respond(arguments: list[str]) -> tuple[str, list[str]]:
         from judgekit.hooks import explain  # noqa: PLC0415 - for people, not for the client
 
         prompt = _join_prompt(arguments)
-        report = explain.explain_prompt(prompt, os.getcwd(), silent=is_silent(prompt))
+        report = explain.explain_prompt(prompt, os.getcwd(), ignored=should_ignore(prompt))
         return report, []
 
     if "--stats" in arguments:
@@ -165,13 +165,13 @@ def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def _has_lost_memories(payload: Mapping[str, Any]) -> bool:
-    """Whether the agent's context was just cleared or compacted, with the memories that were in it."""
+    """Whether the agent's context was just cleared or compacted, so that the memories in it are gone."""
     event = payload.get("hook_event_name")
     if event == "PreCompress":
         # Gemini sends the trigger "auto" with every prompt, even if nothing is compacted.
         return payload.get("trigger") == "manual"
     if event == "SessionStart":
-        return payload.get("source") in FORGETTING_SOURCES
+        return payload.get("source") in ("clear", "compact")
     return event == "PostCompact"
 
 
@@ -183,7 +183,7 @@ def _is_explain(arguments: list[str]) -> bool:
     return option == "--explain"
 
 
-def _find_unknown_option(arguments: list[str]) -> str:
+def _build_option_warning(arguments: list[str]) -> str:
     """Build a warning about the first unknown option; "" if all options are known."""
     if _is_explain(arguments):  # the other arguments are the prompt
         return ""
@@ -195,13 +195,13 @@ def _find_unknown_option(arguments: list[str]) -> str:
 
 
 def answer_prompt(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Answer a prompt. Returns the output and the lines for stderr.
+    """Find the memories for a prompt and format them for the client.
 
-    Raises `BadInputError` if the event has no prompt.
+    Returns the output, and the lines for stderr. Raises `BadInputError` if the event has no prompt.
     """
     started = time.monotonic()
     prompt = _read_prompt(payload)
-    if is_silent(prompt):
+    if should_ignore(prompt):
         return "", []
 
     from judgekit.hooks import context, settings  # noqa: PLC0415 - many prompts end above
@@ -214,12 +214,15 @@ def answer_prompt(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     notes += _list_search_notes(ranked, configured)
     session = context.open_session(payload, configured)
     if session is not None:
-        session.hold_back(ranked, prompt)  # the memories that the session has already
+        # Move the memories that this session got recently from `ranked.candidates` to `ranked.repeated`.
+        session.hold_back(ranked, prompt)
 
     chosen = _choose_shown(prompt, ranked, payload, configured, notes)
     injected, mentioned = chosen
+    # Repeats are matches too, so don't tell the agent that nothing was found.
     has_matches = bool(injected or mentioned or ranked.repeated)
-    shown = context.drop_repeats(chosen, session, prompt)
+
+    shown = context.limit_mentions(chosen, session, prompt)
     if session is not None:
         session.add(*shown)
 
@@ -237,13 +240,13 @@ def answer_prompt(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def _list_search_notes(ranked: RankedCandidates, configured: Settings) -> list[str]:
-    """List the search's notes that are due again. A note about a wrong pin suggests a memory."""
+    """List the search's notes, except those reported within the last day, and record them as reported."""
     if not ranked.notes:
         return []
     from judgekit.hooks import context  # noqa: PLC0415 - many prompts get no answer
 
     due_notes = context.take_due_notes(configured.project, ranked.notes)
-    return context.suggest_pins(due_notes, ranked, configured)
+    return context.add_pin_suggestions(due_notes, ranked, configured)
 
 
 def _choose_shown(
@@ -253,21 +256,22 @@ def _choose_shown(
     configured: Settings,
     notes: list[str],
 ) -> Shown:
-    """Choose the memories to inject and to mention, with a judge if it's on and there's full-text search.
+    """Choose the memories to inject and to mention, by asking the judge if it's on.
 
     The judge can add to `notes`.
     """
     from judgekit.hooks import context  # noqa: PLC0415 - many prompts get no answer
 
-    chosen_without_judge = context.choose_without_judge(ranked, configured)
+    # Without full-text search, only titles and tags were searched. The judge isn't asked about such hits.
     has_full_text_search = ranked.fallback_reason is None
     if configured["judge"] == "on" and has_full_text_search:
         from judgekit.hooks import judged  # noqa: PLC0415 - imports pydantic; only needed for judging
 
         chosen_by_judge = judged.choose_by_judge(prompt, ranked, payload, configured, notes)
-        if chosen_by_judge is not None:
+        if chosen_by_judge is not None:  # it's None if there was nothing to judge, or no answer
             return chosen_by_judge
-    return chosen_without_judge
+
+    return context.choose_without_judge(ranked, configured)
 
 
 def _render_text(
@@ -277,11 +281,13 @@ def _render_text(
     from judgekit.hooks import context, settings  # noqa: PLC0415 - many prompts get no answer
 
     injected, _ = shown
-    in_full = [*ranked.pinned, *injected]
-    descriptions = {hit.root: settings.read_descriptions(hit.root) for hit in in_full}
+    full_memories = [*ranked.pinned, *injected]
+    descriptions = {hit.root: settings.read_descriptions(hit.root) for hit in full_memories}
     text = context.render_context(ranked.pinned, shown, configured.project, descriptions)
-    if text or has_matches:
+    if text:
         return text
+    if has_matches:  # the session already has all of them
+        return ""
 
     if configured["hint_on_zero"] and _has_store(configured):
         return context.render_nothing_found()
@@ -301,7 +307,7 @@ def _read_prompt(payload: Mapping[str, Any]) -> str:
     name = "prompt" if payload.get("prompt") is not None else "user_prompt"
     prompt = payload.get(name)
     if prompt is None:
-        raise BadInputError(f"stdin: prompt: missing; expected the JSON that {_FROM_AGENTS}")
+        raise BadInputError(f"stdin: prompt: missing; expected {_EXPECTED_INPUT}")
     if not isinstance(prompt, str):
         raise BadInputError(f"stdin: {name}: expected a string, got {type(prompt).__name__}")
     return prompt
@@ -317,7 +323,7 @@ def _has_store(configured: Settings) -> bool:
     return any(os.path.isdir(search.resolve_root(root, configured.project)) for root in roots)
 
 
-def is_silent(prompt: str) -> bool:
+def should_ignore(prompt: str) -> bool:
     """Whether to ignore a prompt, because it's too short or wasn't written by a person."""
     text = prompt.strip()
     return len(text) < MIN_PROMPT_CHARS or text.startswith(NOTIFICATIONS)
@@ -387,7 +393,7 @@ def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
 
     If the output is "", the agent may stop. Otherwise it has to go on.
     """
-    # The agent only went on because a hook stopped it before. Let it stop now, to avoid an endless loop.
+    # A hook has already made the agent go on once. Let it stop this time, to avoid an endless loop.
     if payload.get("stop_hook_active"):
         return "", []
 
@@ -408,10 +414,12 @@ def _judge_stop(
     from judgekit import programs  # noqa: PLC0415 - only if judging is enabled
     from judgekit.hooks import watchdog  # noqa: PLC0415 - only if judging is enabled
 
-    # The watchdog ends a slow hook, but judging takes longer, so give it more time.
+    # The watchdog ends this process when its time is up, but judging takes longer.
     watchdog.extend(configured["deadline"] + STOP_GRACE_SECONDS)
-    programs.make_importable()
-    from judgekit.hooks import stop  # noqa: PLC0415 - its packages can only be imported now
+
+    # A hook's Python starts without the installed packages, but judging needs some.
+    programs.make_packages_importable()
+    from judgekit.hooks import stop  # noqa: PLC0415 - imports these packages
 
     return stop.judge_stop(payload, project, configured)
 
@@ -425,20 +433,21 @@ def _read_input() -> dict[str, Any]:
 
     raw = sys.stdin.buffer.read(MAX_INPUT_BYTES)
     if not raw.strip():
-        raise BadInputError(f"stdin: empty; expected the JSON that {_FROM_AGENTS}")
+        raise BadInputError(f"stdin: empty; expected {_EXPECTED_INPUT}")
 
     try:
         payload: Any = quickjson.loads(raw.removeprefix(_BOM).decode("utf-8", "replace"))
     except ValueError:
-        raise BadInputError(f"stdin: not valid JSON; expected what {_FROM_AGENTS}") from None
+        problem = "not valid JSON; expected what coding agents give their hooks"
+        raise BadInputError(f"stdin: {problem}") from None
 
     if not isinstance(payload, dict):
-        raise BadInputError(f"stdin: expected a JSON object, as {_FROM_AGENTS}")
+        raise BadInputError("stdin: expected a JSON object, as coding agents give their hooks")
     return payload
 
 
 def _find_project(payload: Mapping[str, Any]) -> str:
-    """Find the project that contains the event's folder. Without one, use the current folder."""
+    """Find the project that contains the event's folder, or the current folder if the event has none."""
     cwd = payload.get("cwd")
     if isinstance(cwd, str) and cwd and "\0" not in cwd:
         return environment.project_root(cwd)

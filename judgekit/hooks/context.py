@@ -43,7 +43,7 @@ _MAX_TAGS = 10
 MAX_MENTIONED = 3
 SKILL_PATH_PARTS = ("skills", "memory-search", "SKILL.md")
 _CLIENT_FOLDERS = (".claude", ".codex", ".gemini")
-_MAX_NOTICES = 200  # notices that are remembered
+_MAX_NOTES = 200  # notes whose times are remembered
 
 
 def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
@@ -58,31 +58,33 @@ def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
         seconds = min(configured["timeout"], configured["deadline"], command.HOOK_SECONDS)
         return command.search(prompt, configured["command"], configured["roots"], seconds, options)
 
-    from judgekit.retrieval import search  # noqa: PLC0415 - many prompts end before
+    from judgekit.retrieval import search  # noqa: PLC0415 - many prompts need no search
 
     return search.search(prompt, configured["roots"], **options)
 
 
 def _build_search_options(configured: Settings) -> dict[str, Any]:
     """Build the options of a search for a prompt's memories."""
-    from judgekit.retrieval import confidence  # noqa: PLC0415 - many prompts end before
+    from judgekit.retrieval import confidence  # noqa: PLC0415 - many prompts need no search
 
+    # A judge is asked about up to `pool` memories. Without one, up to `max_inject` are injected.
+    limit = max(configured["pool"], configured["max_inject"])
     return {
         "project": configured.project,
-        # A judge gets the setting `pool`. Without a judge, up to `max_inject` are injected.
-        "limit": max(configured["pool"], configured["max_inject"]),
+        "limit": limit,
         "trusted": configured.trusted_roots,
         "profiles": configured.profiles,
         "scorer": configured["scorer"],
         "pins": configured["pin"],
-        # Despite its name, this option isn't the setting `pool`. It says how many hits get a confidence, if
-        # `limit` isn't higher.
+        # Not the setting `pool`: so many hits get a confidence, or `limit` if that's more.
         "pool": confidence.PROMPT_POOL,
         "patience": READ_SECONDS,
     }
 
 
-def suggest_pins(notes: list[str], ranked: RankedCandidates, configured: Settings) -> list[str]:
+def add_pin_suggestions(
+    notes: list[str], ranked: RankedCandidates, configured: Settings
+) -> list[str]:
     """Add the nearest memory's name to notes about pins that match nothing."""
     has_pin_note = any(note in ranked.pin_by_note for note in notes)
     if not has_pin_note:
@@ -117,9 +119,10 @@ def may_always_repeat(configured: Settings) -> bool:
     return repeats_at_once or always_injects_best
 
 
-def drop_repeats(shown: Shown, session: HookSession | None, prompt: str) -> Shown:
-    """Drop mentions that the session already had recently, and limit the others to the first few."""
-    injected, mentioned = shown
+def limit_mentions(chosen: Shown, session: HookSession | None, prompt: str) -> Shown:
+    """Drop the mentions that the session got recently, and keep the first `MAX_MENTIONED` of the rest."""
+    # `hold_back` has already removed repeats of injected memories.
+    injected, mentioned = chosen
     if session is not None:
         mentioned = session.drop_mentioned(mentioned, prompt)
     return injected, mentioned[:MAX_MENTIONED]
@@ -127,7 +130,7 @@ def drop_repeats(shown: Shown, session: HookSession | None, prompt: str) -> Show
 
 def choose_without_judge(ranked: RankedCandidates, configured: Settings) -> Shown:
     """Choose the candidates to inject and to mention by their confidence, without asking a model."""
-    from judgekit.retrieval import confidence  # noqa: PLC0415 - many prompts end before
+    from judgekit.retrieval import confidence  # noqa: PLC0415 - many prompts need no search
 
     return confidence.choose_shown(
         ranked.candidates,
@@ -143,25 +146,25 @@ def render_context(
     project: str,
     descriptions: Mapping[str, Mapping[str, str]],
 ) -> str:
-    """Render a prompt's context: an element for each pinned or injected memory, and a hint at mentioned ones.
+    """Render a prompt's context: the pinned and injected memories, then a hint that lists the mentioned ones.
 
-    `descriptions` describes the categories of memories, by store and category. Memories that don't fit into
+    `descriptions` maps each store's root to its categories' descriptions. Memories that don't fit into
     `MAX_CONTEXT_CHARS` are dropped.
     """
     injected, mentioned = shown
     has_memories = bool(pinned or injected)
     hint = _render_hint(mentioned, project, is_more=has_memories)
 
-    # Fill the room that the hint leaves, store by store.
-    line_break = 1
-    room = MAX_CONTEXT_CHARS - len(hint) - line_break  # characters left for memories
+    # The memories get the room that the hint leaves, store by store.
+    line_break_chars = len("\n")
+    room = MAX_CONTEXT_CHARS - len(hint) - line_break_chars
     blocks = []
     for root, labelled_memories in _group_by_store(pinned, injected).items():
         head = _render_head(root, labelled_memories, project, descriptions.get(root, {}))
         block = _render_store(head, labelled_memories, room)
         if block:
             blocks.append(block)
-            room -= len(block) + line_break
+            room -= len(block) + line_break_chars
 
     if hint:
         blocks.append(hint)
@@ -172,7 +175,7 @@ def _group_by_store(
     pinned: list[Candidate], injected: list[Candidate]
 ) -> dict[str, list[tuple[Candidate, str]]]:
     """Group memories by their store's root, each paired with its label, such as "high"."""
-    # The prompt didn't find the pinned memories, so they have a label instead of a confidence.
+    # Pinned memories are injected with every prompt, so their confidence doesn't matter.
     labelled = [(candidate, PINNED) for candidate in pinned]
     labelled += [(candidate, candidate.confidence_label) for candidate in injected]
 
@@ -207,7 +210,7 @@ def _render_head(
 def _describe_categories(
     memories: Sequence[Candidate], descriptions: Mapping[str, str]
 ) -> list[str]:
-    """List the memories' categories with their descriptions, each once, except those without one."""
+    """List the distinct categories of memories that have a description, as "category: description"."""
     # A dict drops duplicates and keeps the order.
     categories = dict.fromkeys([memory.category for memory in memories])
     described_categories = []
@@ -224,13 +227,13 @@ def _render_store(head: str, labelled_memories: Sequence[tuple[Candidate, str]],
     `head` is the store's opening tag. Each memory comes with its label.
     """
     foot = "</memory-context>"
-    line_break = 1
-    room -= len(head) + len(foot) + line_break
+    line_break_chars = len("\n")
+    room -= len(head) + len(foot) + line_break_chars
     lines = []
 
     for candidate, label in labelled_memories:
         line = _render_memory(candidate, label)
-        room -= len(line) + line_break
+        room -= len(line) + line_break_chars
         if room < 0:  # this memory doesn't fit
             break
         lines.append(line)
@@ -243,8 +246,7 @@ def _render_store(head: str, labelled_memories: Sequence[tuple[Candidate, str]],
 def _render_memory(candidate: Candidate, confidence: str) -> str:
     """Render a memory as an XML element with its title, path, status, age and tags.
 
-    `confidence` is a label such as "high". If the memory is a section of a file, its heading is added to the
-    title.
+    `confidence` is a label such as "high".
     """
     category = escape(short_line(candidate.category, _MAX_TAG_CHARS).upper())
     attributes = f'category="{category}" confidence="{confidence}"'
@@ -253,8 +255,9 @@ def _render_memory(candidate: Candidate, confidence: str) -> str:
         attributes += f' age="{age}"'
 
     title = escape(_build_full_title(candidate))
-    short_place = short_line(candidate.relative_path, _MAX_PATH_CHARS)
-    path = escape(candidate.add_line(short_place))
+    # Shorten the path first, so that its line number isn't cut off.
+    short_path = short_line(candidate.relative_path, _MAX_PATH_CHARS)
+    path = escape(candidate.append_line_number(short_path))
     tags = _render_tags(candidate)
     return f"<result {attributes}>{title} -> {path}{tags}</result>"
 
@@ -264,7 +267,8 @@ def _build_full_title(candidate: Candidate) -> str:
     title = short_line(candidate.title, _MAX_TITLE_CHARS)
     section = candidate.name_section()
     if section:
-        title = f"{title}{TITLE_SEPARATOR}{short_line(section, _MAX_TITLE_CHARS)}"
+        short_section = short_line(section, _MAX_TITLE_CHARS)
+        title = f"{title}{TITLE_SEPARATOR}{short_section}"
     if candidate.status:
         title = f"{title} ({candidate.status})"
     if candidate.near_duplicates:
@@ -391,8 +395,8 @@ def format_output(text: str, titles: list[str], *, is_gemini: bool = False) -> s
     if not text:
         return ""
     if is_gemini:
-        # Gemini escapes `<`, but not `&`, so a `&lt;` in a title would look like the start of our tags.
-        # Escape `&` for it: a title's `&lt;` becomes `&amp;lt;`.
+        # Gemini turns the `<` of our tags into `&lt;`, but leaves `&` as it is. So an escaped `&lt;` in a
+        # title would look like one of our tags. Turn it into `&amp;lt;` to keep them apart.
         escaped_text = text.replace("&", "&amp;")
         return _format_json("BeforeAgent", escaped_text, titles)
     if titles:
@@ -478,11 +482,12 @@ def take_due_notes(project: str, notes: list[str], now: float | None = None) -> 
 
 
 def _write_times(path: str, time_by_note: dict[str, float]) -> None:
-    """Write the times at which notes were reported, but only of the latest `_MAX_NOTICES` notes."""
+    """Write the times at which notes were reported, but only of the latest `_MAX_NOTES` notes."""
     from judgekit import outputs  # noqa: PLC0415 - only needed to write
 
+    # Newly reported notes were added at the end, so the last items are the latest.
     items = list(time_by_note.items())
-    latest_items = items[-_MAX_NOTICES:]
+    latest_items = items[-_MAX_NOTES:]
     outputs.write_atomically(path, quickjson.dumps(dict(latest_items)), private=True)
 
 
@@ -500,8 +505,9 @@ def _read_recent_times(path: str, now: float) -> dict[str, float]:
 
 
 def _is_recent(reported_at: object, now: float) -> bool:
-    """Whether a time is within the last day. A time in the future, from a clock that was wrong, isn't."""
-    if not isinstance(reported_at, float):
+    """Whether a time is within the last day."""
+    if not isinstance(reported_at, float):  # the file is damaged
         return False
     earliest = now - REPORT_AGAIN_SECONDS
+    # A wrong clock may have recorded a time in the future. Don't suppress the note until then.
     return earliest < reported_at <= now

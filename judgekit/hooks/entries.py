@@ -64,7 +64,7 @@ def build_command(python: str | None = None) -> list[str]:
 
 def build_code(root: str = ROOT) -> str:
     """Return the line of Python that runs the hook from the package in the folder `root`."""
-    root_literal = ascii(root)  # with escapes for other characters
+    root_literal = ascii(root)  # a Python string with escapes for characters outside ASCII
     # Remove `root` from Python's path after the import, so that no other package in that folder can shadow
     # the standard library.
     return (
@@ -101,23 +101,22 @@ def is_ours(hook: object) -> bool:
 def get_argument_vector(hook: object) -> list[str]:
     """Split a hook's command into the program and its arguments.
 
-    Returns [] if it isn't a single command, or if it's too long to be ours. Our portable command, a longer
-    shell script, counts as `judgekit hook`.
+    Returns [] if it isn't a single command, or if it's too long to be ours.
     """
     if not isinstance(hook, dict) or hook.get("type") != "command":
         return []
 
-    line = hook.get("command")
-    arguments = hook.get("args")
-    if not isinstance(line, str) or len(line) > _MAX_COMMAND_CHARS:
+    command = hook.get("command")
+    if not isinstance(command, str) or len(command) > _MAX_COMMAND_CHARS:
         return []
 
     # With separate arguments, the command is only the program.
+    arguments = hook.get("args")
     if isinstance(arguments, list):
-        return [line, *map(str, arguments)]
-    if line == PORTABLE_COMMAND:
+        return [command, *map(str, arguments)]
+    if command == PORTABLE_COMMAND:  # a shell script that runs `judgekit hook`
         return ["judgekit", "hook"]
-    return _split_command(line)
+    return _split_command(command)
 
 
 def _split_command(line: str) -> list[str]:
@@ -193,9 +192,10 @@ def _build_entries(hook: dict[str, Any], client: Client) -> list[HookEntry]:
     new_entries: list[HookEntry] = []
     for event, tools in client.events.items():
         seconds = TIMEOUT_SECONDS_BY_EVENT.get(event, DEFAULT_TIMEOUT_SECONDS)
-        # In the client's unit.
-        timed_hook = hook | {"timeout": seconds * client.time_units_per_second}
-        new_entries.append((event, tools, timed_hook))
+        timeout = (
+            seconds * client.time_units_per_second
+        )  # in the client's unit, such as milliseconds
+        new_entries.append((event, tools, hook | {"timeout": timeout}))
     return new_entries
 
 
@@ -245,8 +245,10 @@ def remove_hooks(text: str, path: str) -> str:
 
 
 def _remove_our_entries(settings: dict[str, Any]) -> None:
-    """Remove our entries from settings, along with groups, events and the section that become empty."""
-    for event, group in list(_list_groups(settings)):
+    """Remove our entries from settings, along with any group, event or `hooks` section that this empties."""
+    # List all groups first, since the loop removes some.
+    groups = list(_list_groups(settings))
+    for event, group in groups:
         is_empty_already = not group["hooks"]
         if is_empty_already:  # then it had no entry of ours, so leave it as it is
             continue
@@ -270,7 +272,7 @@ def _remove_group(settings: dict[str, Any], event: str, group: dict[str, Any]) -
 
 def _format_like(settings: dict[str, Any], old_text: str) -> str:
     """Format settings as JSON with the indentation, line endings and outer whitespace of the old text."""
-    # If the old text writes some characters as \uXXXX, write all that aren't ASCII so.
+    # If the old text has a \uXXXX escape, escape every character outside ASCII.
     has_escapes = "\\u" in old_text
     body = json.dumps(settings, indent=_find_indent(old_text), ensure_ascii=has_escapes)
     if "\r\n" in old_text:
@@ -286,14 +288,14 @@ def _format_like(settings: dict[str, Any], old_text: str) -> str:
 def _find_indent(text: str) -> str | None:
     """Find a JSON text's indentation; None if it's all on one line.
 
-    Without a line to go by, such as in `{}`, it's two spaces.
+    If there's no indented line to copy, e.g. in `{}`, it's two spaces.
     """
     indent_match = _INDENT_PATTERN.match(text)
     if indent_match:
         return indent_match[1]
 
     body = text.strip(_BLANK_CHARS)
-    has_content = body.strip("{} \t") != ""
+    has_content = body.strip("{} \t") != ""  # anything besides the braces
     is_one_line = "\n" not in body
     if has_content and is_one_line:
         return None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PROMPT_CHARS = 200
 MAX_LOG_BYTES = 1_000_000  # of the log; then it becomes the older half, replacing the previous one
-_MAX_LOGGED_LINES = 3  # lines about a prompt that are shown
+_MAX_LOGGED_ENTRIES = 3  # entries about a prompt that are shown
 _ACTION_BY_MARK = {repeats.INJECTED: "injected", repeats.MENTIONED: "mentioned"}
 _NOUNS = ("memory", "memories")
 _MAX_TITLE_CHARS = 70
@@ -47,31 +47,31 @@ _COMMAND_NOTE = (
 _JUDGE_NOTE = "on: in the hook, a model decides about these; without its answer, the result is"
 
 
-def explain_prompt(prompt: str, folder: str, *, silent: bool = False) -> str:
-    """Report what the hook would do with a prompt in `folder`, for a person.
+def explain_prompt(prompt: str, folder: str, *, ignored: bool = False) -> str:
+    """Report to a user what the hook would do with a prompt in `folder`.
 
-    The report lists the stores, the prompt's words, and each matching memory with its outcome. `silent` means
-    that the hook ignores this prompt.
+    The report lists the stores, the prompt's words, and each matching memory with its outcome. `ignored`
+    means that the hook ignores this prompt.
     """
     project = environment.project_root(folder)
     configured, notes = settings.load(project)
     lines = [f"project: {project}", *_format_notes(notes)]
 
-    # Without a search, there's only a reason to report.
+    # If the hook wouldn't search, the report only says why.
     if not configured["enabled"]:
         return "\n".join([*lines, settings.describe_off(project)])
-    if silent:
+    if ignored:
         reason = "the prompt is too short or a notification: the hook adds nothing"
         return "\n".join([*lines, reason])
 
     ranked = context.find_candidates(prompt, configured)
     lines += _describe_search(ranked, configured)
     prompt_parts = _cut_into_parts(prompt, configured)
-    has_several_parts = len(prompt_parts) > 1
     lines += _describe_parts(prompt_parts)
     if configured["judge"] == "on":
         lines.append(f"judge: {_JUDGE_NOTE}")
 
+    has_several_parts = len(prompt_parts) > 1
     lines.append("")
     lines += _explain_candidates(prompt, ranked, configured, has_several_parts=has_several_parts)
     lines.append("")
@@ -86,7 +86,8 @@ def _format_notes(notes: list[str]) -> list[str]:
 
 def _describe_search(ranked: RankedCandidates, configured: Settings) -> list[str]:
     """Describe what was searched, with notes about anything that's wrong with it."""
-    lines = _format_notes(context.suggest_pins(ranked.notes, ranked, configured))
+    notes = context.add_pin_suggestions(ranked.notes, ranked, configured)
+    lines = _format_notes(notes)
     lines += _format_notes([describe_empty(root) for root in ranked.empty_roots])
     lines += _describe_stores(configured)
     judge_warning = _find_judge_warning(configured.project)
@@ -114,21 +115,22 @@ def _explain_candidates(
 ) -> list[str]:
     """Describe each candidate's outcome and the reason for it. The first line is a summary.
 
-    Memories that a session was shown recently are held back. To find these, the prompt is treated as the next
-    one in the project's latest session.
+    The outcomes are those of the next prompt in the project's latest session.
     """
     session = _find_latest_session(configured)
     if session is not None:
-        session.hold_back(ranked, prompt)  # moves repeats from `candidates` to `repeated`
+        # Move the memories that the session got recently from `ranked.candidates` to `ranked.repeated`.
+        session.hold_back(ranked, prompt)
 
     chosen = context.choose_without_judge(ranked, configured)
-    shown = context.drop_repeats(chosen, session, prompt)
+    shown = context.limit_mentions(chosen, session, prompt)
     repeated_mentions = _list_repeated_mentions(chosen, shown)
 
     lines = [_sum_up(ranked, shown)]
     for candidate in (*ranked.pinned, *ranked.repeated, *ranked.candidates):
         if candidate in ranked.pinned:
             outcome, reason = "injected", "pinned: injected with every prompt"
+        # Without a session, there are no repeats: mypy needs the check.
         elif session is not None and candidate in ranked.repeated:
             outcome, reason = "held back", _describe_repeat(candidate, repeats.INJECTED, session)
         elif session is not None and candidate in repeated_mentions:
@@ -144,13 +146,14 @@ def _explain_candidates(
 
 
 def _list_repeated_mentions(chosen: context.Shown, shown: context.Shown) -> list[Candidate]:
-    """List the memories that would be mentioned if the session hadn't had them recently.
+    """List the memories that would be mentioned if the session hadn't got them recently.
 
     `chosen` are the memories before repeats are dropped, and `shown` those that remain.
     """
-    _, chosen_mentions = chosen
-    _, shown_mentions = shown
-    first_mentions = chosen_mentions[: context.MAX_MENTIONED]  # no more are ever mentioned
+    _injected, chosen_mentions = chosen
+    _injected, shown_mentions = shown
+    # Any further ones would only be mentioned in place of a repeat.
+    first_mentions = chosen_mentions[: context.MAX_MENTIONED]
     return [hit for hit in first_mentions if hit not in shown_mentions]
 
 
@@ -194,20 +197,17 @@ def _describe_stores(configured: Settings) -> list[str]:
 
 
 def _cut_into_parts(prompt: str, configured: Settings) -> list[Part]:
-    """Split a prompt into parts, as the search does.
-
-    Stores can differ in their main language, so the prompt is split once for each of these languages.
-    """
-    known_languages = {}  # by a profile's main language
+    """Split a prompt into parts, as the search does: once for each main language of the stores."""
+    languages_by_main = {}  # all languages of a profile, by its main one
     for profile in configured.profiles.by_kind.values():
-        known_languages[profile.language] = profile.languages
+        languages_by_main[profile.language] = profile.languages
 
-    text = terms.shorten_prompt(prompt)
+    excerpt = terms.shorten_prompt(prompt)  # enough to recognise the language
     prompt_parts = []
-    for main_language, profile_languages in known_languages.items():
+    for main_language, profile_languages in languages_by_main.items():
         # The prompt itself can be in any language.
-        other_languages = profile_languages.beside(main_language.name)
-        chosen_languages = terms.choose_languages(text, [main_language], other_languages)
+        other_languages = profile_languages.list_others(main_language.name)
+        chosen_languages = terms.choose_languages(excerpt, [main_language], other_languages)
         prompt_parts += parts.parse(prompt, *chosen_languages)
     return prompt_parts
 
@@ -233,12 +233,12 @@ def _find_judge_warning(project: str) -> str | None:
     """Return a warning if the project wants a judge that the user hasn't allowed, otherwise None."""
     from judgekit import programs  # noqa: PLC0415 - imported lazily to keep the hook fast
 
-    programs.make_importable()
+    programs.make_packages_importable()
     try:
-        from pathlib import Path  # noqa: PLC0415 - loaded only for people
+        from pathlib import Path  # noqa: PLC0415 - only needed for reports
 
         from judgekit.config.settings import describe_judge_without_effect  # noqa: PLC0415 - pydantic
-        from judgekit.errors import ConfigError  # noqa: PLC0415 - loaded only for people
+        from judgekit.errors import ConfigError  # noqa: PLC0415 - only needed for reports
     except ImportError:  # only the plugin is installed, without the packages that are needed here
         return None
 
@@ -249,7 +249,7 @@ def _find_judge_warning(project: str) -> str | None:
 
 
 def _describe_log(prompt: str, configured: Settings) -> list[str]:
-    """Describe how the hook has answered this prompt before, from the latest lines of the log."""
+    """Describe how the hook has answered this prompt before, from the latest entries of the log."""
     if not configured["log"]:
         return [
             "log: off (set retrieval.log: true in your own configuration to log each injection)"
@@ -257,27 +257,28 @@ def _describe_log(prompt: str, configured: Settings) -> list[str]:
 
     lines = [f"log: {get_log_path()}"]
 
-    beginning = short_line(prompt, PROMPT_CHARS)  # the log contains shortened prompts
-    logged = [line for line in read_log(configured.project) if line.get("prompt") == beginning]
-    for line in logged[:_MAX_LOGGED_LINES]:
-        injected = _list_titles(line, "pinned", "injected")
-        mentioned = _list_titles(line, "mentioned")
-        repeated = _list_titles(line, "repeated")
+    logged_prompt = short_line(prompt, PROMPT_CHARS)  # the log contains shortened prompts
+    all_entries = read_log(configured.project)
+    entries = [entry for entry in all_entries if entry.get("prompt") == logged_prompt]
+    for entry in entries[:_MAX_LOGGED_ENTRIES]:
+        injected = _join_titles(entry, "pinned", "injected")
+        mentioned = _join_titles(entry, "mentioned")
+        repeated = _join_titles(entry, "repeated")
         lines.append(
-            f"{line.get('at')}: injected {injected}; mentioned {mentioned}; held back {repeated}"
+            f"{entry.get('at')}: injected {injected}; mentioned {mentioned}; held back {repeated}"
         )
 
-    if not logged:
+    if not entries:
         lines.append("this prompt is not in the log")
     return lines
 
 
-def _list_titles(line: dict[str, Any], *keys: str) -> str:
-    """Join the titles of a log line's memories under these keys; "nothing" without any."""
+def _join_titles(entry: dict[str, Any], *keys: str) -> str:
+    """Join the titles of a log entry's memories under these keys; "nothing" if there are no memories."""
     titles = []
     for key in keys:
-        for entry in line.get(key, ()):
-            titles.append(str(entry.get("title")))
+        for memory in entry.get(key, ()):
+            titles.append(str(memory.get("title")))
     return ", ".join(titles) if titles else "nothing"
 
 
@@ -296,12 +297,12 @@ def _describe_outcome(
 
 
 def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -> str:
-    """Explain an `outcome`: why a candidate is injected, mentioned or omitted."""
+    """Explain why a candidate has this outcome: injected, mentioned or left out."""
     obstacle = _explain_never_injected(candidate)
     if obstacle:
         return obstacle
 
-    # The configuration decides before any confidence.
+    # With top_k, only the rank matters, not the confidence.
     if configured["inject"] == "top_k":
         position = "among" if outcome == "injected" else "not among"
         return f"{position} the first {configured['max_inject']} (retrieval.inject is top_k)"
@@ -310,26 +311,26 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
     if not has_confidence:
         return _explain_without_confidence(candidate, outcome)
 
-    # Round down, so that 0.398 doesn't look like the 0.40 that it didn't reach.
-    hundredths = int(candidate.confidence * 100)
     reason = _explain_by_thresholds(candidate, outcome, configured)
+    # Round down, so that a confidence of 0.398, below a threshold of 0.40, isn't shown as 0.40.
+    hundredths = int(candidate.confidence * 100)
     return f"confidence {hundredths / 100:.2f}: {reason}"
 
 
 def _explain_without_confidence(candidate: Candidate, outcome: str) -> str:
     """Explain the outcome of a candidate from a program that gave no confidence."""
     limit = "without a judge it is at most mentioned"
-    if outcome != "mentioned":
+    if outcome != "mentioned":  # because better candidates are mentioned instead
         limit = f"{limit}, and only {context.MAX_MENTIONED} are"
     return f"the program gave no confidence (score {candidate.score:g}): {limit}"
 
 
 def _explain_by_thresholds(candidate: Candidate, outcome: str, configured: Settings) -> str:
     """Explain an outcome by comparing the candidate's confidence with its kind's thresholds."""
-    labels = configured.profiles.of(candidate.kind).labels
-    high = f"{labels['high']:.2f}"
+    thresholds = configured.profiles.of(candidate.kind).labels  # by label
+    inject_threshold = f"{thresholds['high']:.2f}"
     if outcome == "injected":
-        return f"sure enough, since {high} is needed to inject it"
+        return f"sure enough, since {inject_threshold} is needed to inject it"
     if candidate.confidence_label == "high":
         return (
             f"sure enough, but only {configured['max_inject']} are injected (retrieval.max_inject)"
@@ -339,14 +340,14 @@ def _explain_by_thresholds(candidate: Candidate, outcome: str, configured: Setti
     if candidate.worth_mentioning and not is_mentioned:
         return f"enough to mention it, but only {context.MAX_MENTIONED} are mentioned"
 
-    is_below_mention = candidate.confidence < labels["mention"]
-    is_mentioned_for_its_lead = candidate.stands_out and is_below_mention
-    if is_mentioned_for_its_lead:
+    # A hit far ahead of all others is mentioned even if its confidence is too low for that.
+    is_below_threshold = candidate.confidence < thresholds["mention"]
+    if candidate.stands_out and is_below_threshold:
         return "not sure enough to inject it, but it is far ahead of all others"
     if candidate.worth_mentioning:
-        return f"not sure enough, since {high} is needed to inject it"
+        return f"not sure enough, since {inject_threshold} is needed to inject it"
 
-    reason = f"not sure enough, since {labels['mention']:.2f} is needed to mention it"
+    reason = f"not sure enough, since {thresholds['mention']:.2f} is needed to mention it"
     if is_mentioned:
         return f"{reason}; but nothing else was found (retrieval.hint_on_zero)"
     return reason
@@ -362,16 +363,17 @@ def _explain_never_injected(candidate: Candidate) -> str:
 
 
 def _name_place(candidate: Candidate, project: str) -> str:
-    """Return a memory's path in its store, with the line of its best section if known."""
-    path = candidate.add_line(candidate.relative_path)
+    """Return the name of a memory's store and its path there, with the line of its best section if known."""
+    path = candidate.append_line_number(candidate.relative_path)
     is_from_program = candidate.kind == COMMAND_KIND
     if is_from_program:  # the program returns complete paths
         return path
-    return f"{context.name_store(candidate.root, project)}{path}"
+    folder = context.name_store(candidate.root, project)  # ends with a slash
+    return f"{folder}{path}"
 
 
 def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts: bool) -> list[str]:
-    """List a candidate's matching words, and the numbers that docs/hook.md explains."""
+    """Describe how well a candidate matches: its words, older copies and scores (see docs/hook.md)."""
     was_found = bool(candidate.features)
     if not was_found:  # a pinned memory is a candidate even if no search found it
         return []
@@ -439,9 +441,10 @@ def _count_rivals(candidate: Candidate) -> int:
     equally_good = round(1 / candidate.features["alone"])
     rivals = equally_good - 1
 
-    # A hit with a single matching word is weak, so the feature counts one rival too many for it.
-    has_extra_rival = len(candidate.matched_terms) < SEVERAL_TERMS
-    if has_extra_rival:
+    # For a hit with a single matching word, the feature counts an imaginary rival to lower the confidence.
+    # Leave that one out.
+    has_single_word = len(candidate.matched_terms) < SEVERAL_TERMS
+    if has_single_word:
         rivals -= 1
     return rivals
 
@@ -462,7 +465,7 @@ def add_to_log(
     """Log how the hook answered a prompt. If writing fails, the line is lost.
 
     `cost` has the number of `characters` added to the prompt, and the time in `ms`. `session` is the
-    conversation's id from the client, if it's a string.
+    conversation's id as the client sent it. It's left out of the log unless it's a string.
     """
     line: dict[str, Any] = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -470,7 +473,7 @@ def add_to_log(
         "prompt": short_line(prompt, PROMPT_CHARS),
     }
     if isinstance(session, str) and session:
-        line["session"] = environment.digest(session)
+        line["session"] = environment.digest(session)  # as in the name of the session's file
 
     line |= _describe_answer(ranked, shown)
     line["judge"] = configured["judge"]
@@ -535,7 +538,7 @@ def read_log(project: str) -> list[dict[str, Any]]:
 
 def _read_log_lines(path: str) -> list[str]:
     """Read the lines of a log; [] if it can't be read."""
-    # A log is moved once a line made it too large, so its last line can exceed the limit.
+    # The last line can take a log over its limit. Anything much longer isn't our log, so don't read it all.
     max_bytes = 2 * MAX_LOG_BYTES
     try:
         with open(path, "rb") as stream:

@@ -64,12 +64,12 @@ def install(change: FileChange, *, is_program: bool = False) -> None:
         return
 
     if change.backup_path:
-        _move(change.path, change.backup_path, is_users=change.is_user_file)
+        _move(change.path, change.backup_path, is_user_file=change.is_user_file)
     try:
         new_folders = _write_file(change, change.after, is_program=is_program)
     except (InputError, OSError):
         if change.backup_path:
-            _move(change.backup_path, change.path, is_users=change.is_user_file)
+            _move(change.backup_path, change.path, is_user_file=change.is_user_file)
         raise
 
     _record_installation(change, change.after, new_folders)
@@ -79,7 +79,7 @@ def _write_file(change: FileChange, content: bytes, *, is_program: bool) -> list
     """Write a planned file's content. Returns the folders that were made for it."""
     # After the move to a backup, there's no file at the path.
     before = None if change.backup_path else change.before
-    new_folders = replace(change.path, before, content, is_users=change.is_user_file)
+    new_folders = replace(change.path, before, content, is_user_file=change.is_user_file)
     if is_program:
         executable_by_all = 0o111
         change.path.chmod(change.path.stat().st_mode | executable_by_all)
@@ -87,10 +87,13 @@ def _write_file(change: FileChange, content: bytes, *, is_program: bool) -> list
 
 
 def _record_installation(change: FileChange, content: bytes, new_folders: list[Path]) -> None:
-    """Record the original content and the new folders, so that uninstalling can restore everything."""
+    """Record the original content and the new folders, so that uninstalling can restore everything.
+
+    The hash of the installed `content` shows later whether anybody has edited the file.
+    """
     folders, records = _read_records()
-    content_hash = hashlib.sha256(content).hexdigest()
-    records[str(change.path)] = Record(change.original_content, content_hash)
+    installed_hash = hashlib.sha256(content).hexdigest()
+    records[str(change.path)] = Record(change.original_content, installed_hash)
 
     all_folders = set(folders)
     all_folders.update(str(folder) for folder in new_folders)
@@ -106,9 +109,9 @@ def uninstall(change: FileChange) -> None:
         return
 
     if change.backup_path:  # another program's file, which ours replaced
-        _move(change.backup_path, change.path, is_users=change.is_user_file)
+        _move(change.backup_path, change.path, is_user_file=change.is_user_file)
     else:
-        replace(change.path, change.before, change.after, is_users=change.is_user_file)
+        replace(change.path, change.before, change.after, is_user_file=change.is_user_file)
 
     folders, records = _read_records()
     record = records.pop(str(change.path), None)
@@ -120,7 +123,7 @@ def uninstall(change: FileChange) -> None:
 
 
 def _list_our_folders(path: Path, recorded_folders: list[str], *, has_record: bool) -> list[Path]:
-    """List the folders above a file that an installation probably made."""
+    """List the folders above `path` that an installation made."""
     our_folders = []
     for recorded_folder in recorded_folders:
         folder = Path(recorded_folder)
@@ -179,32 +182,32 @@ def read_content(path: Path) -> bytes | None:
 
 
 def replace(
-    path: Path, before: bytes | None, after: bytes | None, *, is_users: bool = False
+    path: Path, before: bytes | None, after: bytes | None, *, is_user_file: bool = False
 ) -> list[Path]:
-    """Replace a file's content `before` by `after`. If `after` is None, delete the file.
+    """Write `after` to a file that still contains `before`, or delete it if `after` is None.
 
-    Returns the folders that were created. If `is_users`, the file can be a link. Raises `InputError` without
-    changing anything if the content is no longer `before`, or if it can't be written.
+    Returns the folders that were created. `is_user_file` says that it's the user's own file, which can be a
+    link. If the file has changed or can't be written, raises `InputError` and leaves it as it is.
     """
     try:
-        target = _find_target(path, is_users=is_users)
+        target = _find_target(path, is_user_file=is_user_file)
         _check_writable(path, target)
         if after is None:
             _check_unchanged(path, before)
             target.unlink()
             return []
 
-        check = partial(_check_unchanged, path, before)
-        return _write_with_folders(target, after, check)
+        check_unchanged = partial(_check_unchanged, path, before)
+        return _write_with_folders(target, after, check_unchanged)
     except outputs.RefusedOutputError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}; {_UNTOUCHED}") from None
     except OSError as error:
         raise _input_error(path, error, "cannot be written") from None
 
 
-def _find_target(path: Path, *, is_users: bool) -> Path:
+def _find_target(path: Path, *, is_user_file: bool) -> Path:
     """Find the file to write. A link in the user's own files is followed, and any other is refused."""
-    if is_users:
+    if is_user_file:
         return Path(os.path.realpath(path))
     return Path(outputs.resolve_output_path(str(path)))
 
@@ -228,10 +231,8 @@ def _write_with_folders(target: Path, content: bytes, check: Callable[[], None])
 
 
 def _check_writable(path: Path, target: Path) -> None:
-    """Raise `InputError` if a file is read-only. `target` is the file itself if `path` is a link to it.
-
-    A file is replaced by renaming another one, which would succeed even for a read-only file.
-    """
+    """Raise `InputError` if a file is read-only. `target` is the file that `path` is, or links to."""
+    # To replace a file, a new one is moved over it, which works even if the old one is read-only.
     if not target.exists() or _is_writable(target):
         return
 
@@ -241,7 +242,7 @@ def _check_writable(path: Path, target: Path) -> None:
 
 
 def _is_writable(file: Path) -> bool:
-    """Whether this user may write to a file. One without any write permission isn't writable for root."""
+    """Whether this user may write to a file. A read-only file doesn't count as writable, even for root."""
     # For root, `access` always succeeds, so look at the permissions first.
     writable_by_anyone = 0o222
     write_bits = file.stat().st_mode & writable_by_anyone
@@ -263,10 +264,14 @@ def remove_folders(folders: list[Path]) -> None:
             folder.rmdir()
 
 
-def _move(path: Path, target: Path, *, is_users: bool) -> None:
-    """Move another program's file, or a link to it; raises `InputError` if that fails."""
+def _move(path: Path, target: Path, *, is_user_file: bool) -> None:
+    """Move another program's file. If `path` is a link, the link itself moves.
+
+    Raises `InputError` if that fails.
+    """
     try:
-        if not is_users:
+        # The user may link their own folders, but a link in a project can lead anywhere.
+        if not is_user_file:
             _refuse_linked_folders(path)
         path.replace(target)
     except OSError as error:

@@ -327,7 +327,7 @@ def plan_uninstall(hooks_folder: HooksFolder) -> FileChange:
     before, owner = _read_hook(path)
     if owner == "foreign":
         return FileChange(path, before, after=before)
-    return _plan_removal(path, path.with_name(EARLIER_HOOK), is_users=hooks_folder.is_shared)
+    return _plan_removal(path, path.with_name(EARLIER_HOOK), is_user_file=hooks_folder.is_shared)
 
 
 def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
@@ -346,7 +346,7 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
         changes += _plan_removals(hooks)
         nothing_found_yet = not changes
         if nothing_found_yet and _has_only_backup(hooks):
-            changes.append(_plan_removal(hooks / HOOK, hooks / EARLIER_HOOK, is_users=False))
+            changes.append(_plan_removal(hooks / HOOK, hooks / EARLIER_HOOK, is_user_file=False))
     if changes:
         return changes
 
@@ -359,7 +359,7 @@ def _plan_removals(hooks: Path) -> list[FileChange]:
     changes = []
     backup: Path | None = hooks / EARLIER_HOOK
     for path in _list_our_hooks(hooks):
-        changes.append(_plan_removal(path, backup, is_users=False))
+        changes.append(_plan_removal(path, backup, is_user_file=False))
         backup = None  # it can be restored only once
     return changes
 
@@ -421,12 +421,12 @@ def _is_our_hook(path: Path) -> bool:
     return owner in ("ours", "edited")
 
 
-def _plan_removal(path: Path, backup: Path | None, *, is_users: bool) -> FileChange:
+def _plan_removal(path: Path, backup: Path | None, *, is_user_file: bool) -> FileChange:
     """Plan a hook's removal. If there's a `backup` of a replaced hook, restore it."""
     before, _ = _read_hook(path)
     if backup is not None and not os.path.lexists(backup):
         backup = None
-    return FileChange(path, before, after=None, backup_path=backup, is_user_file=is_users)
+    return FileChange(path, before, after=None, backup_path=backup, is_user_file=is_user_file)
 
 
 def list_other_callers(folder: Path) -> Iterator[str]:

@@ -273,7 +273,7 @@ def _judge_in_process(
     """Judge the candidates without an engine. If no model can be called, return the reason."""
     from judgekit import programs  # noqa: PLC0415 - not needed with an engine
 
-    programs.make_importable()
+    programs.make_packages_importable()
     from judgekit.judging import search  # noqa: PLC0415 - its packages can only be imported now
 
     parts = list_parts(candidates)

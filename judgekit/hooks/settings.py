@@ -178,7 +178,7 @@ def _validate(project: str) -> tuple[dict[str, Any], bool]:
     from judgekit import programs  # noqa: PLC0415 - once per change of the configuration
 
     try:
-        programs.make_importable()
+        programs.make_packages_importable()
         return _read_files(project), True
     except ImportError as error:
         return _fall_back(project, error), False
@@ -284,7 +284,7 @@ def describe_off(project: str) -> str:
 
     from judgekit import programs  # noqa: PLC0415 - for people, not for the client
 
-    programs.make_importable()
+    programs.make_packages_importable()
     try:
         from judgekit.config.settings import describe_disabling_setting  # noqa: PLC0415 - needs our packages
         from judgekit.errors import ConfigError  # noqa: PLC0415 - for people, not for the client

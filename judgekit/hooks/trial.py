@@ -147,7 +147,7 @@ def read_prompts(place: str, project: str, limit: int) -> list[str]:
 
 def _is_answered(prompt: str) -> bool:
     """Whether the hook answers a prompt: it's long enough, and a person wrote it."""
-    return not claude_code.is_silent(prompt)
+    return not claude_code.should_ignore(prompt)
 
 
 def choose_distinct(prompts: Iterable[str], limit: int) -> list[str]:
@@ -185,7 +185,7 @@ def _try_prompt(prompt: str, configured: Settings, tried: TriedPrompts) -> Promp
 
     # Without a session, no memory was shown before, so all can be shown.
     without_judge = context.choose_without_judge(ranked, configured)
-    shown_without_judge = context.drop_repeats(without_judge, session=None, prompt=prompt)
+    shown_without_judge = context.limit_mentions(without_judge, session=None, prompt=prompt)
     trial = PromptTrial(prompt, ranked.candidates, shown_without_judge)
     if configured["judge"] != "on":
         return trial
@@ -194,7 +194,7 @@ def _try_prompt(prompt: str, configured: Settings, tried: TriedPrompts) -> Promp
     # If no models could choose, show the same memories as without a judge.
     chosen = choice.shown or without_judge
     return trial._replace(
-        shown_with_judge=context.drop_repeats(chosen, session=None, prompt=prompt),
+        shown_with_judge=context.limit_mentions(chosen, session=None, prompt=prompt),
         reason_by_path=choice.reason_by_path,
         model=choice.model,
         sureness=choice.sureness,

@@ -97,7 +97,7 @@ class Languages:
     def __contains__(self, name: str) -> bool:
         return name in self._data
 
-    def beside(self, name: str) -> list[Language]:
+    def list_others(self, name: str) -> list[Language]:
         """Return all languages except the named one."""
         return [self[other_name] for other_name in self._data if other_name != name]
 

@@ -178,8 +178,8 @@ class Candidate:
         heading = self.sections[0].heading
         return "" if heading == self.title else heading
 
-    def add_line(self, path: str) -> str:
-        """Add the best section's line, if known, to a path of this hit: `notes.md:12`."""
+    def append_line_number(self, path: str) -> str:
+        """Append the best section's line number, if known, to a path of this hit: `notes.md:12`."""
         if not self.sections:
             return path
         line = self.sections[0].line_number

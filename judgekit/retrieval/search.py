@@ -545,7 +545,7 @@ def _find_section(text: str, candidate: Candidate) -> str:
 def _parse_alone(text: str, profile: Profile) -> list[terms.Term]:
     """Return a query's terms, in a language that's guessed from the query alone."""
     main_language = profile.language
-    other_languages = profile.languages.beside(main_language.name)
+    other_languages = profile.languages.list_others(main_language.name)
     excerpt = terms.shorten_prompt(text)
     languages = terms.choose_languages(excerpt, [main_language], other_languages)
     return terms.parse(text, *languages)

@@ -325,7 +325,7 @@ def test_links_of_the_user_are_followed(tmp_path: Path, file: Path) -> None:
     # A link to nothing is followed both ways.
     changes = [(b"old", b"new"), (b"new", None), (None, b"again"), (b"again", None)]
     for before, after in changes:
-        files.replace(link, before, after, is_users=True)
+        files.replace(link, before, after, is_user_file=True)
         assert link.is_symlink()
         assert files.read_content(file) == after
     assert (only(link.parent), only(tmp_path)) == (["settings.json"], ["home"])

@@ -198,7 +198,7 @@ def alone():
     _thread.start_new_thread = refused
     return lambda _: time.sleep(60)
 claude_code.SECONDS = {{seconds}}
-claude_code.is_silent = {{stuck}}
+claude_code.should_ignore = {{stuck}}
 claude_code.run()
 """
 LATE = b"judgekit: the hook ran out of time; nothing added to the prompt\n"
@@ -243,7 +243,7 @@ def test_a_hook_that_is_stuck_ends(seconds: float, stuck: str, code: int, said: 
 def test_a_client_that_never_ends_its_input_gets_an_end() -> None:
     reading, writing = os.pipe()
     try:
-        command = stuck_hook(0.5, "claude_code.is_silent")
+        command = stuck_hook(0.5, "claude_code.should_ignore")
         done = subprocess.run(command, stdin=reading, capture_output=True, check=False, timeout=60)
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", LATE)
     finally:
