@@ -84,7 +84,7 @@ class _Scope(NamedTuple):
     rule_commits: list[str]
     """The commits whose rules may apply."""
     remote_commits: list[str]
-    """The commits that the other side has, with all that they reach."""
+    """Commits that the remote has, with all their ancestors."""
 
 
 class _FileToJudge(NamedTuple):
@@ -118,17 +118,17 @@ def read_changed_file(
 ) -> tuple[Document, str]:
     """Build a document from a changed file's content.
 
-    Returns the document and "". If the file can't be judged, the document is empty, with the reason instead
-    of "". Without `data`, the file is too large if `is_here`, and otherwise missing from this clone.
+    Returns the document and "". If the file can't be judged, returns an empty document and the reason. `data`
+    is None if the file is too large (`is_here`) or missing from this clone (not `is_here`).
     """
     commit = change.commit
     printable_path = encodable(change.path)
     file, reason = _decode_file(change, printable_path, data, is_here=is_here)
 
-    family = None
-    digest = change.blob  # without the content, use git's hash of it
-    can_be_judged = not reason
-    if can_be_judged:
+    if reason:
+        family = None
+        digest = change.blob  # without the content, use git's hash of it
+    else:
         family = _name_families(change)
         digest = file.sha256
 
@@ -152,7 +152,9 @@ def _decode_file(
     try:
         return documents.decode(change.path, data), ""
     except InputError as error:
-        return empty_file, str(error).removeprefix(f"{printable_path}: ")
+        # The message starts with the path, but a row shows the path already.
+        reason = str(error).removeprefix(f"{printable_path}: ")
+        return empty_file, reason
 
 
 def _explain_unread_content(change: ChangedFile, *, is_here: bool) -> str:
@@ -196,9 +198,9 @@ def judge_push(
 ) -> Report:
     """Judge the changes in a push to `remote`, or if `base` is given, those since `base`.
 
-    If undetermined files block the push, errors in judging become `PushBlocked`. Errors about the commits are
-    raised as they are.
+    Raises `PushBlocked` if judging fails and undetermined files block the push.
     """
+    # This isn't in the `try`: if git can't find the commits, its error is raised unchanged.
     if base is None:
         scope = _make_scope_of_push(repository, updates, remote, url)
     else:
@@ -207,12 +209,13 @@ def judge_push(
 
     gate: GateConfig | None = None  # it stays None if the rules can't be read
     try:
-        # Closing the stack replaces temporary paths in errors with the paths in the commit.
+        # The rules are in temporary folders until the stack is closed. An error about one of their files then
+        # gets the path in the commit instead of the temporary one.
         with ExitStack() as stack:
             all_rules = _load_rules(repository, scope.rule_commits, stack)
             strictest = max(all_rules, key=operator.attrgetter("strictness"))
             gate = strictest.settings.gate
-            # With the stored selection, a later push can be found to need no judging without reading rules.
+            # With this, the next push can find out if it has files to judge without reading the rules.
             policy.store_selection(repository, scope.rule_commits, gate.paths, gate.authors)
             return _judge_scope(repository, scope, all_rules, strictest, run, in_ci=in_ci)
     except Exception as error:
@@ -230,14 +233,20 @@ def _judge_scope(
     *,
     in_ci: bool,
 ) -> Report:
-    """Judge each change that any of the rules selects, under the strictest rules."""
+    """Judge the changes in a scope under the strictest rules.
+
+    A change is judged if at least one of `all_rules` selects it.
+    """
     gates = [rules.settings.gate for rules in all_rules]
-    wanted = commits.ChangeFilter(*[(gate.paths, gate.authors) for gate in gates])
+    selections = [(gate.paths, gate.authors) for gate in gates]
+    change_filter = commits.ChangeFilter(*selections)
+
     upstreams = _list_common_upstreams(gates)
     upstream_commits = remotes.list_upstream_commits(repository, upstreams)
     remote_commits = [*scope.remote_commits, *upstream_commits]
-    pushed = examine.examine_push(repository, scope.updates, remote_commits, wanted)
+    pushed = examine.examine_push(repository, scope.updates, remote_commits, change_filter)
 
+    # Counting is slow, so it's left to the depth chooser, which may not need it.
     count_lines = partial(
         commits.count_changed_lines, repository, pushed.updates_with_commits, remote_commits
     )
@@ -273,9 +282,10 @@ def _make_scope_of_push(
 
 
 def _make_scope_since(repository: Repository, base: str) -> _Scope:
-    """Make the scope for judging the current commit. `base` counts as the remote's state, with its rules."""
+    """Make the scope for judging the commits since `base`, under the rules in `base`."""
     base_commit = commits.resolve_commit(repository, base)
     head = commits.resolve_commit(repository, "HEAD")
+    # As if HEAD were pushed to a remote that's still at `base`.
     update = commits.RefUpdate(
         local_ref="HEAD", local_oid=head, remote_ref="", remote_oid=base_commit
     )
@@ -327,21 +337,21 @@ def _make_depth_chooser(
 
     users_gate = configuration.load(None).gate  # the user's settings, without the project's
     project_gate = settings.gate
-    count_lines_once = cache(count_lines)
+    count_changed_lines_once = cache(count_lines)
 
     def choose_depth(change: ChangedFile, document: Document) -> Depth:
         """Choose how thoroughly to judge a file, by path, number of changed lines, and authors."""
-        changed_lines_by_path = count_lines_once()
+        changed_lines_by_path = count_changed_lines_once()
         changed_lines = changed_lines_by_path.get(change.path)
         if changed_lines is None:  # git counts no lines for some files, such as binary ones
-            changed_lines = _count_lines(document)
+            changed_lines = _count_all_lines(document)
         authors = _list_signatures(change)
         return depth.choose(users_gate, project_gate, change.path, changed_lines, authors)
 
     return choose_depth
 
 
-def _count_lines(document: Document) -> int:
+def _count_all_lines(document: Document) -> int:
     """Count all lines of a document's files."""
     return sum(len(lines_of(file.text)) for file in document.files)
 
@@ -373,15 +383,15 @@ def _judge_changes(
     ledger = Ledger.of(repository.folder)
     loaded = loader.load_configured_rubric("gate", settings.gate.rubric, rules.folder)
     notes = list(pushed.notes)  # the steps below and the gatekeeper add to these
-    mode = report.mode
-    if mode == "blocking":
-        mode = _suspend_unearned_blocking(ledger, loaded.rubric.ref, notes)
+    mode = _choose_mode(report.mode, ledger, loaded.rubric.ref, notes)
     if loaded.source:
         notes.append(f"judged under {loaded.name}, not under the bundled {loaded.rubric.rubric}")
 
-    reviewed: reviewers.ReviewedOverrides | None = None  # outside CI, the ledger's overrides count
+    # In CI, reviewers' overrides count. Elsewhere, the ledger's do.
+    reviewed: reviewers.ReviewedOverrides | None = None
     if in_ci:
         reviewed = reviewers.read_overrides(repository, settings, ledger.name)
+
     gatekeeper = _Gatekeeper(
         settings=settings,
         folder=rules.folder,
@@ -393,10 +403,11 @@ def _judge_changes(
         choose_depth=choose_depth,
         reviewed_overrides=reviewed,
     )
-
     # In advisory mode nothing stops a push, whatever `gate.undetermined` says.
-    holds = mode == "blocking" and report.holds
-    rows = _judge_within_budget(repository, gatekeeper, pushed.changes, holds=holds)
+    undetermined_blocks = mode == "blocking" and report.holds
+    rows = _judge_within_budget(
+        repository, gatekeeper, pushed.changes, undetermined_blocks=undetermined_blocks
+    )
 
     if settings.server.url is not None:
         notes += send_to_team(settings, ledger)
@@ -405,11 +416,11 @@ def _judge_changes(
 
 
 def _report_on_unjudged(settings: Config, pushed: PushedChanges, run: Run) -> Report:
-    """Build a report without rows, with only the skipped files and those that couldn't be examined."""
+    """Build a report without rows. It lists the files that were skipped or couldn't be examined."""
     unexamined = []
     for omission in pushed.unexamined:
-        name = encodable(omission["name"])
-        unexamined.append(Omission(name=name, reason=omission["reason"]))
+        printable_name = encodable(omission["name"])
+        unexamined.append(Omission(name=printable_name, reason=omission["reason"]))
 
     return Report(
         rows=[],
@@ -418,15 +429,19 @@ def _report_on_unjudged(settings: Config, pushed: PushedChanges, run: Run) -> Re
         escalate=settings.escalate.model_dump(mode="json"),
         skipped=pushed.skipped.group_by_reason(),
         unexamined=unexamined,
-        holds=settings.gate.undetermined == "block",
+        holds=settings.gate.undetermined == "block",  # undetermined files then block the push
     )
 
 
-def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) -> GateMode:
-    """Return "advisory" if past verdicts were wrong too often to block pushes, otherwise "blocking".
+def _choose_mode(
+    configured_mode: GateMode, ledger: Ledger, rubric: str, notes: list[str]
+) -> GateMode:
+    """Return the configured mode, or "advisory" if past verdicts were wrong too often to block pushes.
 
-    Adds the reasons to `notes`, and records the change to "advisory" in the ledger.
+    Adds the reasons for such a change to `notes`, and records it in the ledger.
     """
+    if configured_mode != "blocking":
+        return configured_mode
     reasons, is_recorded = find_missed_rates(ledger.records(make_window_filter()), rubric)
     if not reasons:
         return "blocking"
@@ -445,14 +460,15 @@ def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) ->
 def _complete_report(
     report: Report, notes: Sequence[str], reviewed: reviewers.ReviewedOverrides | None
 ) -> Report:
-    """Add the notes to a report, each once. In CI, also add the reviewers, and the notes on overrides."""
+    """Set a report's notes, without duplicates, and its reviewers. `reviewed` is None outside CI."""
     all_notes = list(notes)
-    reviewer_names: list[str] | None = None
+    reviewer_tokens: list[str] | None = None
     if reviewed is not None:
         all_notes += reviewed.notes
-        reviewer_names = [reviewer.token for reviewer in reviewed.reviewers]
+        # A reviewer is known by the name of a token for the shared judge.
+        reviewer_tokens = [reviewer.token for reviewer in reviewed.reviewers]
     distinct_notes = list(dict.fromkeys(all_notes))
-    return report._replace(notes=distinct_notes, reviewers=reviewer_names)
+    return report._replace(notes=distinct_notes, reviewers=reviewer_tokens)
 
 
 def _judge_within_budget(
@@ -460,13 +476,16 @@ def _judge_within_budget(
     gatekeeper: _Gatekeeper,
     changes: Iterable[ChangedFile],
     *,
-    holds: bool,
+    undetermined_blocks: bool,
 ) -> list[Row]:
-    """Judge the changed files in the seconds that the run has left. Returns their rows, sorted by path."""
+    """Judge the changed files in the seconds that the run has left. Returns their rows, sorted by path.
+
+    The caller's `on_start` is told the budget, and if undetermined files block the push.
+    """
     run = gatekeeper.run_options
     budget = gatekeeper.settings.gate.budget - run.spent_seconds
     sorted_changes = sorted(changes, key=operator.attrgetter("path"))
-    run.on_start(Begin(count=len(sorted_changes), budget=budget, holds=holds))
+    run.on_start(Begin(count=len(sorted_changes), budget=budget, holds=undetermined_blocks))
 
     files = _read_files(repository, sorted_changes)  # reading them isn't charged to the budget
     running.run(gatekeeper.judge(files, deadline=time.monotonic() + budget))
@@ -554,9 +573,10 @@ class _Gatekeeper:
     def _decide_without_models(
         self, change: ChangedFile, document: Document, obstacle: str, decisions: Sequence[Record]
     ) -> bool:
-        """Add a file's row if a person decided on it or it can't be judged. Otherwise return False.
+        """Add a file's row if it needs no model. Returns True if it did.
 
-        `obstacle` is the reason why the file can't be judged, or "".
+        A file needs no model if it can't be judged, or if a person overrode its verdict. `obstacle` is why it
+        can't be judged, or "".
         """
         override = None
         if not obstacle:  # only a file that can be judged can have an override
@@ -574,14 +594,14 @@ class _Gatekeeper:
         self, change: ChangedFile, document: Document, decisions: Sequence[Record]
     ) -> OverrideLine | None:
         """Find the override that counts for a file, or None."""
+        # A program can give an override too, but without a terminal. It only counts if the user permits that.
         without_terminal = self.settings.gate.override_without_terminal
         if self.reviewed_overrides is not None:  # in CI, only reviewers' overrides count
             return self.reviewed_overrides.find(document, change, without_terminal=without_terminal)
+
+        hashes = [file.sha256 for file in document.files]
         return find_newest_override(
-            decisions,
-            document.task_id,
-            [file.sha256 for file in document.files],
-            without_terminal=without_terminal,
+            decisions, document.task_id, hashes, without_terminal=without_terminal
         )
 
     async def _judge_with_models(
@@ -590,13 +610,15 @@ class _Gatekeeper:
         decisions: Sequence[Record],
         deadline: float,
     ) -> None:
-        """Judge files concurrently. If there's no model for it, they are undetermined."""
+        """Judge files concurrently. Without a model, all files become undetermined."""
         async with aclosing(open_gateway(environment.environ())) as gateway:
             request = JudgeRequest(
                 rubric=str(self.loaded_rubric.path), mode=self.mode, explain=True
             )
             judge, no_model_reason = service.document_judge(gateway, self.folder, request)
-            has_model = judge.models_by_tier or judge.is_remote  # a shared judge has its models
+            has_model = (
+                judge.models_by_tier or judge.is_remote
+            )  # a remote judge asks its own models
             if not has_model:
                 self._add_undetermined_rows(undecided, f"not judged: {no_model_reason}")
                 return
@@ -616,13 +638,13 @@ class _Gatekeeper:
     def _add_undetermined_rows(
         self, files: Sequence[tuple[ChangedFile, Document]], reason: str
     ) -> None:
-        """Add an undetermined row for each file. No model can judge them, for the given reason."""
-        # The rows aren't recorded in the ledger, since nothing was judged.
+        """Add an undetermined row for each file. `reason` says why no model can judge them."""
         self.notes.append(reason)
         for change, document in files:
             verdict = tasks.decide_without_models(
                 self.loaded_rubric, self.mode, document, override=None, reason=reason
             )
+            # Nothing was judged, so the verdict isn't recorded in the ledger.
             self._add_row(change, verdict)
 
     async def _judge_file(
@@ -631,31 +653,34 @@ class _Gatekeeper:
         """Judge a file. Mark the verdict as noise if another run could well decide differently."""
         seconds_left = deadline - time.monotonic()
         timeout = min(judge.settings.timeout, seconds_left)
-        file_judge = judge.with_settings(timeout=timeout)
-        file_judge = self._set_depth_for_file(file_judge, change, document)
+        limited_judge = judge.with_settings(timeout=timeout)
+        file_judge = self._set_depth_for_file(limited_judge, change, document)
 
         verdict = await file_judge.judge(document)
         # Without findings, a rejection doesn't say what to change.
         verdict = tasks.require_findings(verdict)
+        # Noise was measured for the configured judge, without this file's timeout and depth.
         verdict = self._mark_noise(judge, document, verdict)
         return self._set_stable_id(verdict, change)
 
     def _set_depth_for_file(
         self, judge: DocumentJudge, change: ChangedFile, document: Document
     ) -> DocumentJudge:
-        """Set how thoroughly a file is judged, if that's configured. A shared judge chooses it itself."""
-        has_server = bool(self.settings.server.url)
-        if has_server or self.choose_depth is None:
+        """Return the judge, set to the depth chosen for this file, if depths are configured."""
+        # A shared judge, on the team's server, chooses the depth itself.
+        uses_shared_judge = bool(self.settings.server.url)
+        if uses_shared_judge or self.choose_depth is None:
             return judge
         return _set_depth(judge, self.choose_depth(change, document))
 
     def _mark_noise(self, judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdict:
         """Mark a verdict as noise if another run could well decide differently.
 
-        Noise is only measured for judging by tiers, so verdicts from other depths stay as they are.
+        Noise is only measured at the depth "tiers", so verdicts from other depths stay as they are.
         """
-        # A verdict's depth is only recorded if a rule chose it. Without one, the tiers judge.
-        used_depth = verdict.depth.depth if verdict.depth else "tiers"
+        # A verdict only records its depth if depths are configured. The default depth is "tiers".
+        recorded = verdict.depth
+        used_depth = recorded.depth if recorded else "tiers"
         if used_depth != "tiers":
             return verdict
 
@@ -679,13 +704,15 @@ class _Gatekeeper:
     def _record_verdict(
         self, change: ChangedFile, verdict: Verdict, decisions: Sequence[Record]
     ) -> None:
-        """Add a verdict to the ledger, and its row to `rows`. If the ledger can't be written, add a note."""
-        push = self.push.model_copy(update={"cached": _is_from_cache(verdict)})
-        is_lost = False
+        """Add a verdict to the ledger, and its row to `rows`.
 
+        If the ledger can't be written, the row is marked as lost, and a note says why.
+        """
+        is_lost = False
+        push_record = self.push.model_copy(update={"cached": _is_from_cache(verdict)})
         try:
             verdict = self.ledger.add_verdict(
-                verdict, decisions, push, text=self.settings.ledger.text
+                verdict, decisions, push_record, text=self.settings.ledger.text
             )
         except LedgerError as error:
             self.notes.append(str(error))

@@ -53,17 +53,16 @@ class GateRecord(_Record):
 
 
 def build_gate_record(report: Report) -> dict[str, Any]:
-    """Build the JSON record of a run: its verdict, the number of judged files by verdict, and other files."""
+    """Build the JSON record of a run: its verdict, how many files got which one, and the files not judged."""
     words = [row["word"] for row in report.judged_rows]  # such as GO or NO-GO
-    # `report.holds` is only the setting `gate.undetermined`. In advisory mode, nothing stops a push.
-    is_blocking = report.mode == "blocking"
-    holds = is_blocking and report.holds
+    # In advisory mode nothing stops a push, even if the rules say that undetermined files do.
+    undetermined_blocks = report.mode == "blocking" and report.holds
 
     record = GateRecord(
         verdict=report.word,
         mode=report.mode,
         blocked=report.is_blocked,
-        holds=holds,
+        holds=undetermined_blocks,
         fault=report.fault,
         judged={word: words.count(word) for word in WORDS},
         skipped=[SkipGroupRecord(**group) for group in report.skipped],

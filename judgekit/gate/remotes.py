@@ -32,7 +32,7 @@ class Refspec(NamedTuple):
         if text.startswith("^"):
             source = text.removeprefix("^")
             return cls(_complete_name(source), destination="", is_negative=True)
-        # A `+` only permits updates that drop commits.
+        # A leading `+` permits forced updates. It makes no difference to which refs are fetched.
         source, _, destination = text.removeprefix("+").partition(":")
         return cls(_complete_name(source), _complete_name(destination), is_negative=False)
 
@@ -126,11 +126,12 @@ def _guess_default_branch(refs: Sequence[TrackedRef]) -> TrackedRef | None:
 
 
 def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
-    """Read this clone's remotes with their refs, and the names of the remote that's pushed to.
+    """Read this clone's remotes with their refs, and find out which of them is pushed to.
 
-    Refs in refs/remotes/ that belong to no single remote are listed under the name "".
+    Refs in refs/remotes/ that belong to no remote, or to multiple ones, are listed under the name "".
     """
     addresses = _read_addresses(repository)
+    # Remotes with the same address count as one remote with multiple names.
     pushed_names = _find_pushed_names(repository, addresses, remote, url)
     refspecs = _read_refspecs(repository)  # they say which refs are fetched from each remote
     folders = _list_ref_folders(refspecs)
@@ -143,40 +144,37 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
     own_refs = _drop_shared_refs(refs_by_remote, pushed_names)
 
     unowned_refs = _list_unowned_refs(listed_refs, own_refs)
-    refs_without_name = own_refs.get("", [])  # there can be some if `remote` is ""
-    own_refs[""] = [*refs_without_name, *unowned_refs]
+    refs_of_nameless_remote = own_refs.get("", [])  # git permits a section [remote ""]
+    own_refs[""] = [*refs_of_nameless_remote, *unowned_refs]
     return Remotes(pushed_names, own_refs)
 
 
 def _list_ref_folders(refspecs: Mapping[str, Sequence[Refspec]]) -> list[str]:
-    """List the folders with remotes' refs: refs/remotes/, and any others that refspecs put them into."""
+    """List the folders that can have remotes' refs: refs/remotes/, and each refspec's destination."""
     folders = {_REMOTES.rstrip("/")}
     for specs in refspecs.values():
-        folders.update(spec.folder for spec in specs if spec.folder)
+        for spec in specs:
+            if spec.folder:  # it's "" for a refspec without a destination
+                folders.add(spec.folder)
     return sorted(folders)
 
 
 def _drop_shared_refs(
     refs_by_remote: Mapping[str, Sequence[TrackedRef]], pushed_names: Sequence[str]
 ) -> dict[str, list[TrackedRef]]:
-    """Return each remote's refs, without those that another remote has as well.
+    """Drop each ref that belongs to multiple remotes.
 
-    All names in `pushed_names` stand for the same remote, so they can share refs.
+    `pushed_names` are different names of one remote, so refs that only these share are kept.
     """
-    remotes_by_ref: defaultdict[str, set[str]] = defaultdict(set)
+    names_by_ref: defaultdict[str, set[str]] = defaultdict(set)
     for name, refs in refs_by_remote.items():
         for ref in refs:
-            remotes_by_ref[ref.name].add(name)
+            names_by_ref[ref.name].add(name)
 
     own_refs: dict[str, list[TrackedRef]] = {}
     for name, refs in refs_by_remote.items():
-        is_pushed_remote = name in pushed_names
-        names_of_same_remote = pushed_names if is_pushed_remote else [name]
-        own_refs[name] = []
-        for ref in refs:
-            other_remotes = remotes_by_ref[ref.name].difference(names_of_same_remote)
-            if not other_remotes:
-                own_refs[name].append(ref)
+        names_of_remote = set(pushed_names) if name in pushed_names else {name}
+        own_refs[name] = [ref for ref in refs if names_by_ref[ref.name] <= names_of_remote]
     return own_refs
 
 
@@ -192,15 +190,17 @@ def _list_unowned_refs(
 def list_remote_commits(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> list[str]:
-    """List the commits of a remote's refs, as far as this clone knows them.
+    """List the commits that a remote's refs point to, before this push and at the last fetch.
 
     `remote` is a name or a URL. If it was never fetched, the refs of all other remotes count instead.
     """
+    # git says for each pushed ref where it is on the remote. A new ref isn't there yet.
+    tips_before_push = [update.remote_oid for update in updates if not update.is_new]
+
     remotes = read_remotes(repository, remote, url)
-    refs = remotes.pushed_refs or remotes.other_refs
-    old_tips = [update.remote_oid for update in updates if not update.is_new]
-    fetched_tips = [ref.oid for ref in refs]
-    return list(dict.fromkeys([*old_tips, *fetched_tips]))
+    fetched_refs = remotes.pushed_refs or remotes.other_refs
+    fetched_tips = [ref.oid for ref in fetched_refs]
+    return list(dict.fromkeys([*tips_before_push, *fetched_tips]))  # each commit once
 
 
 def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> list[str]:
@@ -269,9 +269,12 @@ def _read_addresses(repository: Repository) -> dict[str, list[str]]:
 def _find_pushed_names(
     repository: Repository, addresses: Mapping[str, Sequence[str]], remote: str, url: str
 ) -> list[str]:
-    """List the names of all remotes with the address that's pushed to, `remote` first."""
-    folder = os.path.realpath(repository.folder)
-    is_name = remote in addresses  # otherwise, it's an address itself
+    """List the names of the remote that's pushed to: `remote`, then all remotes with the same address.
+
+    `remote` can also be an address. `url` is the address that git pushes to, or "" if it's unknown.
+    """
+    folder = os.path.realpath(repository.folder)  # relative addresses start here
+    is_name = remote in addresses
     remote_addresses = addresses[remote] if is_name else [remote]
 
     pushed_addresses: set[str] = set()
@@ -280,8 +283,8 @@ def _find_pushed_names(
             pushed_addresses.add(normalise_address(address, folder))
 
     names = [remote]
-    for name, own_addresses in addresses.items():
-        if _has_address(own_addresses, pushed_addresses, folder):
+    for name, configured_addresses in addresses.items():
+        if _has_address(configured_addresses, pushed_addresses, folder):
             names.append(name)
     return list(dict.fromkeys(names))  # `remote` can be among them twice
 
@@ -321,25 +324,36 @@ def _select_refs(
 ) -> list[TrackedRef]:
     """List the refs that are fetched from a remote, each with its name on the remote (`source`).
 
-    If the refspecs select no branches, all refs in the remote's folder are listed.
+    If the refspecs select nothing besides HEAD, all refs in the remote's folder are listed.
     """
     folder = f"{_REMOTES}{name}/"
-    tracked_refs: list[TrackedRef] = []
+    selected_refs = _select_by_refspecs(folder, refspecs, listed)
+    is_more_than_head = any(ref.source != "HEAD" for ref in selected_refs)
+    if is_more_than_head:
+        return selected_refs
+    return _select_by_folder(folder, listed)
+
+
+def _select_by_refspecs(
+    folder: str, refspecs: Sequence[Refspec], listed: Sequence[TrackedRef]
+) -> list[TrackedRef]:
+    """List the refs that a remote's refspecs fetch into. `folder` is the remote's usual folder."""
+    selected_refs: list[TrackedRef] = []
     for ref in listed:
         source = _find_source(ref, folder, refspecs)
         if source is not None and not _is_excluded(source, refspecs):
-            tracked_refs.append(ref._replace(source=source))
+            selected_refs.append(ref._replace(source=source))
+    return selected_refs
 
-    has_branches = any(ref.source != "HEAD" for ref in tracked_refs)
-    if has_branches:
-        return tracked_refs
 
-    # Assume that each ref in the folder is a branch of the same name on the remote.
-    refs_in_folder = []
+def _select_by_folder(folder: str, listed: Sequence[TrackedRef]) -> list[TrackedRef]:
+    """List the refs in a remote's folder, as if each were a branch of the same name on the remote."""
+    selected_refs: list[TrackedRef] = []
     for ref in listed:
         if ref.name.startswith(folder):
-            refs_in_folder.append(ref._replace(source=_BRANCHES + ref.name.removeprefix(folder)))
-    return refs_in_folder
+            branch = ref.name.removeprefix(folder)
+            selected_refs.append(ref._replace(source=f"{_BRANCHES}{branch}"))
+    return selected_refs
 
 
 def _find_source(ref: TrackedRef, folder: str, refspecs: Sequence[Refspec]) -> str | None:

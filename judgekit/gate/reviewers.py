@@ -73,7 +73,7 @@ class ReviewedOverrides:
         Overrides given without a terminal only count if `without_terminal`.
         """
         hashes = [file.sha256 for file in document.files]
-        valid_overrides = []
+        counting_overrides = []
 
         for override in self.overrides:
             if not is_override_of(override, document.task_id, hashes):
@@ -86,10 +86,11 @@ class ReviewedOverrides:
                     f"{document.task_id}: {description} doesn't count here: {objection}"
                 )
             else:
-                valid_overrides.append(override)
+                counting_overrides.append(override)
 
+        # All of these are for this file and count, so the result is simply the newest.
         return find_newest_override(
-            valid_overrides,
+            counting_overrides,
             document.task_id,
             hashes,
             without_terminal=without_terminal,
@@ -116,14 +117,17 @@ class ReviewedOverrides:
 
 def is_author(reviewer: Reviewer, change: ChangedFile) -> bool:
     """Whether a reviewer may have contributed to a file, going by names and addresses in commits."""
-    # Match loosely: a wrong match costs a second opinion, but a missed one lets authors clear themselves.
-    names = {_normalise_name(reviewer.token), _normalise_name(reviewer.email)}
-    names.discard("")  # the address can be missing
+    # Match loosely: after a wrong match, another reviewer has to decide. After a missed one, authors could
+    # approve their own files.
+    reviewer_names = {
+        _normalise_name(reviewer.token),  # the token's name, often that of its holder
+        _normalise_name(reviewer.email),
+    }
+    reviewer_names.discard("")  # the address can be missing
 
     for commit in (change.commit, *change.earlier_commits):
         for person in commit.people:
-            person_names = _list_names(person)
-            if any(name in person_names for name in names):
+            if reviewer_names & _list_names(person):
                 return True
     return False
 
@@ -146,10 +150,10 @@ def _normalise_name(name: str) -> str:
 
 
 def read_overrides(repository: Repository, settings: Config, project: str) -> ReviewedOverrides:
-    """Read the reviewers from the default branch, and people's overrides from the shared judge.
+    """Read people's overrides from the shared judge, and the reviewers from the default branch.
 
-    Without a shared judge, there are no overrides. An error isn't raised: then there are no overrides either,
-    and a note says why.
+    Without a shared judge, there are no overrides. If reading fails, there are none either, and a note says
+    why.
     """
     notes: list[str] = []
     try:
@@ -167,13 +171,13 @@ def read_overrides(repository: Repository, settings: Config, project: str) -> Re
 
 
 def _fetch_overrides(server: shared.Shared, project: str) -> Iterable[OverrideLine]:
-    """Yield a project's overrides from the shared judge; raises `SharedError`."""
+    """Yield all of a project's overrides from the shared judge; raises `SharedError`."""
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         file = Path(folder) / "fetched.jsonl"
         server.fetch(_EARLIEST_DATE, project, file, kind="override")
         line_filter = store.LineFilter(project=project, kinds=[OverrideLine])
         for entry in store.read_entries([file], line_filter):
-            if isinstance(entry.record, OverrideLine):
+            if isinstance(entry.record, OverrideLine):  # always, but the type checker doesn't know
                 yield entry.record
 
 

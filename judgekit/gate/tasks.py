@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from judgekit.config.settings import Config
     from judgekit.judging.documents import Document, File
     from judgekit.judging.verdict import VerdictWord
+    from judgekit.ledger import Record
     from judgekit.rubric.loader import LoadedRubric
 
 TASK_FILE = ".judgekit/task.yaml"
@@ -63,56 +65,60 @@ def read_task_file(project: Path) -> TaskFile:
 def judge_task(
     document: Document, project: Path, request: JudgeRequest = DEFAULT_REQUEST
 ) -> tuple[Verdict, list[str]]:
-    """Judge a task's files. Returns the verdict, and notes about it for people.
+    """Judge a task's files. Returns the verdict, and notes to show to the user.
 
     If a person has decided about the same content (an override), that decision is the verdict. Otherwise
     models judge the files, and their verdict is added to the ledger.
     """
     settings = configuration.load(project)
     ledger = Ledger.of(project)
-    task = document.task_id
-    decisions = list(ledger.records(DECISIONS_FILTER))
+    past_decisions = list(ledger.records(DECISIONS_FILTER))
 
-    override = find_newest_override(
-        decisions,
-        redact.redact(task).text,  # the ledger stores names with secrets removed
-        [file.sha256 for file in document.files],
-        without_terminal=settings.gate.override_without_terminal,
-    )
-
+    override = _find_override(document, past_decisions, settings)
     if override is not None:
         loaded = service.rubric(settings, project, request)
         mode = request.mode or settings.judge.mode
         verdict = decide_without_models(loaded, mode, document, override)
-        note = f"{task}: {override.decision}ed by {override.who}: {override.why}"
-        return verdict, [note]
+        decided = f"{override.decision}ed"  # accepted or rejected
+        return verdict, [f"{document.task_id}: {decided} by {override.who}: {override.why}"]
 
     (verdict,) = running.run(service.ajudge_documents([document], project, request))
-    if verdict.rounds:  # without rounds, no model was called, so there's nothing to record
-        try:
-            verdict = ledger.add_verdict(verdict, decisions, text=settings.ledger.text)
-        except LedgerError as error:
-            return verdict, [str(error)]
+    if not verdict.rounds:  # no model was called, so there's nothing to record
+        return verdict, []
 
+    try:
+        verdict = ledger.add_verdict(verdict, past_decisions, text=settings.ledger.text)
+    except LedgerError as error:
+        return verdict, [str(error)]
     return verdict, []
+
+
+def _find_override(
+    document: Document, past_decisions: Sequence[Record], settings: Config
+) -> OverrideLine | None:
+    """Find the newest override that counts for a task and its content, or None."""
+    return find_newest_override(
+        past_decisions,
+        redact.redact(document.task_id).text,  # the ledger stores names with secrets removed
+        [file.sha256 for file in document.files],
+        without_terminal=settings.gate.override_without_terminal,
+    )
 
 
 NO_FINDING = "no model gave a finding"
 
 
 def require_findings(verdict: Verdict) -> Verdict:
-    """Make a verdict undetermined if it would block a push, but no model said why.
+    """Make a verdict undetermined if it would block a push because of mere probabilities.
 
-    Decision models give only probabilities, so the author wouldn't know what to change.
+    Decision models write nothing, so the author wouldn't know what to change.
     """
     would_block = verdict.verdict in ("reject", "improve")
     if not would_block:
         return verdict
 
-    if verdict.findings:
-        return verdict
-    only_probabilities = is_wordless(verdict.record())
-    if not only_probabilities:
+    is_explained = verdict.findings or not is_wordless(verdict.record())
+    if is_explained:
         return verdict
 
     why = "decided by probabilities, and no model gave a finding: name one that writes in judge.tiers.deep"
@@ -133,10 +139,14 @@ def decide_without_models(
     If a person overrode the judge, their decision is the verdict. Otherwise it's "undetermined", for the
     given `reason`.
     """
-    human_override: Override | None = None
-    decision: VerdictWord = "undetermined"
-    degraded: str | None = reason
-    if override is not None:
+    human_override: Override | None
+    decision: VerdictWord
+    degraded: str | None  # why no model decided; None if a person did
+    if override is None:
+        human_override = None
+        decision = "undetermined"
+        degraded = reason
+    else:
         human_override = _make_human_override(override)
         decision = human_override.decision
         degraded = None
@@ -245,7 +255,10 @@ def _is_recent_file(status: os.stat_result, since: float | None) -> bool:
         return False
     if status.st_size > MAX_FILE_BYTES:
         return False
-    return since is None or status.st_mtime >= since - _ROUNDING_SECONDS
+    if since is None:
+        return True
+    # Some file systems round times, so a file changed after `since` can have a slightly earlier time.
+    return status.st_mtime >= since - _ROUNDING_SECONDS
 
 
 def _is_reached_directly(path: str) -> bool:
