@@ -62,7 +62,7 @@ class Promise(NamedTuple):
     """Whether the final acceptances also keep the promise by themselves."""
 
     def holds_for(self, first: Outcome, strong: str) -> bool:
-        """Whether the first tier's verdict agrees with the strong judge's. If that's undecided, nothing does.
+        """Whether the first tier's verdict agrees with the strong judge's. False if the latter is undecided.
 
         With `on="accepted"`, an improve and a reject agree, because neither accepts.
         """
@@ -187,11 +187,14 @@ def _build_strict_groups(
 
 
 def compute_level(*, is_strict: bool, is_separate: bool) -> float:
-    """Compute the probability with which a group of opinions may break the promise."""
+    """Compute the probability with which a group of opinions may break the promise.
+
+    In strict mode, the acceptances are a separate group, which must keep the promise by itself.
+    """
     if not is_strict:
         return SIGNIFICANCE_LEVEL
 
-    # In strict mode, there are two groups. Together, they may break it with a probability of
+    # There are two groups, and together they may break the promise with a probability of
     # `SIGNIFICANCE_LEVEL`.
     group_level = SIGNIFICANCE_LEVEL / 2
     if is_separate:

@@ -65,16 +65,16 @@ class Bets:
         self._total_left -= number
 
     def _bet(self, number: int) -> None:
-        """Let each bettor stake a fraction of its fortune, and get back the stake times a gain.
+        """Let each bettor stake a fraction of its fortune, and pay back the stake times a factor.
 
-        If the claim is true, the gain is at most 1 on average, so a large fortune refutes the claim.
+        If the claim is true, the factor is at most 1 on average, so a large fortune refutes the claim.
         """
         # The number's ratio to the mean that's left, which is `_total_left` / `_numbers_left`.
-        gain = number * self._numbers_left / self._total_left
+        payout_factor = number * self._numbers_left / self._total_left
         fortunes = []
         for fortune, stake in zip(self._fortunes, _STAKES, strict=True):
-            kept_and_won = 1 - stake + stake * gain
-            fortunes.append(fortune * kept_and_won)
+            kept_and_paid = (1 - stake) + stake * payout_factor
+            fortunes.append(fortune * kept_and_paid)
         self._fortunes = fortunes
 
 

@@ -212,7 +212,7 @@ def _choose_refusal(
 def _find_widest_refusal(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise
 ) -> RefusedRule | None:
-    """Find the widest gate that more labels could prove. If there's none, return the widest refused gate.
+    """Find the widest refused gate that more labels could prove, or else the widest refused gate.
 
     Only opinions that lean to the chain's outcome are included.
     """
@@ -221,15 +221,15 @@ def _find_widest_refusal(
     # The smaller the margin, the wider the gate
     for margin in sorted({chain.margin(sample) for sample in samples_on_side}):
         included = [sample for sample in samples_on_side if chain.margin(sample) >= margin]
-        gate = _test_gate(chain, margin, included, level, promise)
-        if not isinstance(gate, RefusedRule):
-            continue
+        result = _test_gate(chain, margin, included, level, promise)
+        if not isinstance(result, RefusedRule):
+            continue  # this gate holds
 
-        more_labels_could_prove_it = gate.more is not None
+        more_labels_could_prove_it = result.more is not None
         if more_labels_could_prove_it:
-            return gate
+            return result
         if widest_refused is None:
-            widest_refused = gate
+            widest_refused = result
     return widest_refused
 
 
@@ -279,7 +279,7 @@ def _find_testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]
 def _count_possible_results(
     chain: Chain, tiers: Sequence[TierName], steps: Mapping[Chain, int]
 ) -> int:
-    """Count the results that the previous tier's tests could have. Each sends other samples to this chain.
+    """Count the possible results of the previous tier's tests, which decide what samples are in this chain.
 
     `steps` contains the number of gates that were tested in each chain. Without a previous tier, the count
     is 1.
@@ -288,12 +288,12 @@ def _count_possible_results(
         return 1
 
     previous_tier = tiers[tiers.index(chain.tier) - 1]
-    results = 1  # the result that no gate holds
+    results = 1  # one possible result is that no gate holds
     for tested_chain, gate_count in steps.items():
         is_of_previous_tier = tested_chain.tier == previous_tier
-        leads_here = tested_chain.outcome == chain.preceding_outcome
-        if is_of_previous_tier and leads_here:
-            results += gate_count
+        has_previous_outcome = tested_chain.outcome == chain.preceding_outcome
+        if is_of_previous_tier and has_previous_outcome:
+            results += gate_count  # each of these gates could be the widest that holds
     return results
 
 
@@ -755,20 +755,20 @@ def _build_default_rules(
 ) -> EscalationRules:
     """Build the default escalation rules, without any gates.
 
-    `models` maps each tier to the joined names of its models. `readings` says for each model if its scores
-    are decisions, or how else they were read.
+    `models` has the names of each tier's models, joined by `calibration.MODEL_SEPARATOR`. `readings` says how
+    each model's scores were read, such as "decided" for a decision model.
     """
-    models_by_tier = {}
+    separate_models = {}
     for tier in TIERS:
         if tier in models:
-            models_by_tier[tier] = frozenset(models[tier].split(calibration.MODEL_SEPARATOR))
+            separate_models[tier] = frozenset(models[tier].split(calibration.MODEL_SEPARATOR))
 
     return EscalationRules(
         outcome_to_confirm=getattr(rubric.modes, mode).confirm,
-        tiers=tuple(models_by_tier),
+        tiers=tuple(separate_models),
         task=choose_task(rubric, mode).name,
         mode=mode,
-        models=models_by_tier,
+        models=separate_models,
         deciding_tiers=_list_deciding_tiers(readings),
         needs_proof=mode == "strict",  # a decision model alone can't accept in strict mode
     )

@@ -49,14 +49,14 @@ def _select_labelled(cases: Sequence[Case], mode: ModeName, left_out: LeftOut) -
 def _translate_labels(
     labelled: list[Case], rubric: Rubric | None, mode: ModeName, left_out: LeftOut
 ) -> list[Case]:
-    """Replace labels by their meanings. Cases with other labels are omitted, and counted in `left_out`.
+    """Translate the labels to winners, scores or outcomes.
 
-    Without a rubric, or if labels list candidates, the cases are returned unchanged.
+    Cases whose label isn't understood are omitted, and counted in `left_out`.
     """
     if rubric is None:
         return labelled
     if choose_task(rubric, mode).label_kind == "candidates":
-        return labelled
+        return labelled  # Candidate ids need no translation.
 
     meanings = _Meanings.of(labelled, rubric, mode)
     understood = []
@@ -104,9 +104,8 @@ class _Meanings(NamedTuple):
         """Translate a case's label to a winner, score or outcome. Returns None if it isn't understood."""
         label = case.right(mode)
         if isinstance(label, list):
-            return (
-                label  # A list lists candidates, so for any other case, a later check refuses it.
-            )
+            # Candidate ids need no translation. If the case has no candidates, a later check refuses them.
+            return label
 
         key = labels.key_of(label)
         if choose_task(rubric, mode, case).label_kind == "winner":

@@ -175,7 +175,7 @@ class Case(Strict):
     def of_row(cls, place: str, **values: object) -> Case:
         """Build a case from a row's values. `place` is the row's position, for error messages."""
         case = cls.model_validate(values)
-        case._place = place  # noqa: SLF001 - not a field, because files can't set it
+        case._place = place  # noqa: SLF001 - private instead of a field, so that files can't set it
         return case
 
     def label_error(self) -> InputError:
@@ -255,7 +255,7 @@ class Case(Strict):
         except ValidationError as error:
             raise InputError(f"{place}: {_describe_problem(line, error)}") from None
 
-        case._place = place  # noqa: SLF001 - not a field, because files can't set it
+        case._place = place  # noqa: SLF001 - private instead of a field, so that files can't set it
         _refuse_winner_of_same_texts(case, place)
         return case
 
@@ -283,8 +283,8 @@ def _describe_problem(line: str, error: ValidationError) -> str:
 
 
 def _guess_allowed_labels(line: str) -> str:
-    """Find the description of the labels that are probably allowed in an invalid line."""
-    # The line can't become a case whose fields show its kind, so search its text for the keys.
+    """Describe the labels that are probably allowed in an invalid line."""
+    # An invalid line can't be parsed to a case. The keys in its text still show what kind of case was meant.
     for key, wording in _LABELS_BY_CASE_KEY.items():
         if f'"{key}"' in line:
             return wording
@@ -311,7 +311,7 @@ def read_cases(path: Path) -> list[Case]:
 
 
 def _check_pair(case: Case, original_ids: set[str]) -> None:
-    """Raise `InputError` if an original case has a pair, or if another case's pair isn't an original one."""
+    """Raise `InputError` unless `pair` is an original case's id in a variant, and empty in an original."""
     if case.variant == "original":
         if case.pair:
             raise case.wrong("variant: expected swapped, rerun or injected, together with pair")
@@ -324,7 +324,8 @@ def _check_pair(case: Case, original_ids: set[str]) -> None:
 def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:
     """Yield (`path:number`, line) for each line that isn't blank.
 
-    Raises `InputError` if the file can't be read. Its message ends with `wanted`, a description of the file.
+    Raises `InputError` if the file can't be read or isn't UTF-8. If it can't be read, the message ends with
+    `wanted`, which tells the user what file to give.
     """
     try:
         content = path.read_bytes()

@@ -58,16 +58,14 @@ class Condition(NamedTuple):
         return 2 if self.other_word else 1
 
     def count_row(self, word: str) -> Totals:
-        """Return the lowest and highest possible value of a row with the verdict `word`.
-
-        The two only differ for an undecided row, whose verdict could have been anything.
-        """
+        """Return the lowest and highest possible value of a row with the verdict `word`."""
         is_undecided = word in UNDECIDED
         counts_undecided_rows = self.word == UNDETERMINED
         if counts_undecided_rows:
             value = int(is_undecided)
             return Totals(value, value)
         if is_undecided:
+            # The verdict could have been anything.
             return Totals(0, self.largest_value)
         value = self._value_of(word)
         return Totals(value, value)
@@ -83,24 +81,26 @@ class Condition(NamedTuple):
         return 1
 
     def count_rows(self, counts: Mapping[str, int]) -> Totals:
-        """Add up the values of all rows, given the number of rows with each verdict."""
+        """Add up the rows' lowest and highest values, given the number of rows with each verdict."""
         min_total = 0
         max_total = 0
         for word, count in counts.items():
-            row = self.count_row(word)
-            min_total += count * row.minimum
-            max_total += count * row.maximum
+            row_value = self.count_row(word)
+            min_total += count * row_value.minimum
+            max_total += count * row_value.maximum
         return Totals(min_total, max_total)
 
     def threshold(self, rows: int) -> int:
-        """Compute the total from which `>` or `>=` holds, and `<` or `<=` no longer does.
+        """Compute the smallest sum of the rows' values at which `>` or `>=` holds. Below, `<` or `<=` does.
 
-        For example, with a limit of 2 rows, it's 2 for `>=` and `<`, and 3 for `>` and `<=`.
+        For example, with a limit of 0.5 and 4 rows, it's 2 for `>=` and `<`, and 3 for `>` and `<=`.
         """
         total_at_limit = self.limit * rows
         if self.other_word is not None:
             # When comparing two texts, each row's value is offset by 1 to keep it non-negative.
             total_at_limit += rows
+
+        # `>` starts to hold above the limit, and `<=` stops there. The others change at the limit itself.
         changes_above_limit = self.operator in (">", "<=")
         if changes_above_limit:
             return math.floor(total_at_limit) + 1

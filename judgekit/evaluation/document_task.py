@@ -58,8 +58,8 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
     def configured_judge(
         self, gateway: Gateway, loaded: LoadedRubric, project: Path | None, request: JudgeRequest
     ) -> DocumentJudge:
-        """Build the judge that the project configures, which can be a team's server."""
-        del loaded  # the request names the rubric
+        """Build the judge that the project configures. It may run on a team's server."""
+        del loaded  # not needed, because the request names the rubric
         judge, _ = service.document_judge(gateway, project, request)
         return judge
 
@@ -155,7 +155,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return {name: number_by_word.get(answer, answer) for name, answer in answers.items()}
 
     def _make_reply_model(self) -> type[ScoreReply]:
-        """Make the model that validates a reply's scores, one for each of the rubric's dimensions."""
+        """Make the Pydantic class for a reply. It expects one score for each of the rubric's dimensions."""
         dimensions = self.rubric.dimensions
         scale = self.rubric.scale
         binary_names = frozenset(
@@ -211,8 +211,9 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         if deciding_tier is None:
             return Recorded(calls=calls, failure=end.verdict)
 
-        # A tier that decided has readable scores, so there are ratings. They also contain the distance.
+        # `{}` is only for the type checker: a tier that decided always has ratings.
         ratings = self.read_ratings(case, case.judges[deciding_tier]) or {}
+        # Pick the scores, to leave out the distance.
         scores = {name: ratings[name] for name in self.rubric.questions}
         return Recorded(calls=calls, scores=scores)
 

@@ -189,14 +189,15 @@ def _read_outcome_word(key: str) -> str | None:
 
 
 def read_winners(counts: Mapping[str, int], text_count: int = MIN_TEXTS) -> dict[str, str]:
-    """Map labels that name the best of multiple texts to its letter or "tie".
+    """Map each label to the letter of the text it calls the best, or to "tie".
 
-    There are at least `text_count` texts. `counts` contains how often each label's key occurs. Raises
-    `UsageError` if the labels are ambiguous.
+    `counts` contains how often each label's key occurs. `text_count` is how many texts there are at least.
+    Raises `UsageError` if the labels are ambiguous.
     """
     numeric_keys = {key for key in counts if number_of(key) is not None}
     numbers = {key: float(key) for key in numeric_keys}
     letter_by_word = _read_words(counts.keys() - numeric_keys)
+    # The labels can show that there are more texts.
     text_count = max(text_count, _count_named_texts(letter_by_word.values()))
 
     # Words have a fixed meaning, but numbers can be read in different ways.
@@ -220,7 +221,7 @@ def _read_words(words: Iterable[str]) -> dict[str, str]:
 
 
 def _count_named_texts(letters: Iterable[str]) -> int:
-    """Count how many texts there are at least. For example, the letter D shows that there are 4."""
+    """Return the lowest number of texts that fits the letters. For example, D needs 4 texts."""
     text_count = 0
     for letter in letters:
         if letter != TIE:
@@ -258,10 +259,10 @@ def _read_as_counted_from_zero(numbers: Mapping[str, float], text_count: int) ->
     if not _has_both_digits(numbers):
         return {}
     letters = {}
-    for key, number in numbers.items():
-        if number < 0:
-            continue  # as a text number, -1 would be 0, which is a tie
-        letter = _find_letter_of_number(number + 1, text_count)
+    for key, position in numbers.items():
+        if position < 0:
+            continue  # otherwise, adding 1 to -1 would give 0, which means a tie
+        letter = _find_letter_of_number(position + 1, text_count)
         if letter:
             letters[key] = letter
     return letters
@@ -360,9 +361,10 @@ def _is_one_sided(reading: Mapping[str, str]) -> bool:
 
 
 def _leaves_many_unexplained(reading: Mapping[str, str], counts: Mapping[str, int]) -> bool:
-    """Whether more labels are unexplained by a reading than may be ignored. Blank ones don't matter."""
+    """Whether a reading leaves too many labels unexplained to ignore them. Blank labels don't count."""
     label_count = sum(counts.values()) - counts.get(BLANK_LABEL_KEY, 0)
     unexplained = label_count - _count_explained(reading, counts)
+    # A few labels may always be ignored, however small the column is.
     max_ignored = max(_MAX_IGNORED, label_count * _MAX_IGNORED_FRACTION)
     return unexplained > max_ignored
 
@@ -480,7 +482,10 @@ def _find_letter_of_side(text: str, text_count: int) -> str | None:
 def _read_ordered_names(
     names: Sequence[str], letter_by_name: Mapping[str, str | None], text_count: int
 ) -> list[str] | None:
-    """Convert the names in an order to letters. Returns None unless each names another text."""
+    """Convert the names in an order to letters.
+
+    Returns None if a name isn't a text's, or if two names stand for the same text.
+    """
     letters: list[str] = []
     for name in names:
         letter = letter_by_name.get(plain(name[:_NAME_CHARS]))

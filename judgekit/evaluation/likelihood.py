@@ -98,12 +98,12 @@ def _sample_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, floa
 
 
 def _sample_steps(steps: _Steps) -> list[tuple[float, float]]:
-    """List the steps as points. With three times `_MAX_STEPS`, for example, it's only every third step."""
+    """List the steps as points. If there are many, list only every second one, third one and so on."""
     points = []
     for leaning, fraction in zip(steps.leanings, steps.fractions, strict=True):
         probability = _clamp(fraction)
         points.append((leaning, round(probability, 4)))
-    stride = max(1, len(points) // _MAX_STEPS)
+    stride = max(1, len(points) // _MAX_STEPS)  # leaves fewer than twice `_MAX_STEPS`
     return points[::stride]
 
 

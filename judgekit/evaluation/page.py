@@ -128,13 +128,13 @@ class Chart(NamedTuple):
 
     @property
     def runs(self) -> list[list[Point]]:
-        """The groups of points that lines join. A missing point interrupts a line."""
+        """The points of each unbroken line. A missing point ends a line."""
         runs: list[list[Point]] = [[]]
         for point in self.points:
             if point:
                 runs[-1].append(point)
             else:
-                runs.append([])  # start a new group
+                runs.append([])  # start a new line
         return [run for run in runs if run]
 
 

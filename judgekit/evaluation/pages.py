@@ -64,12 +64,12 @@ def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot =
 
 
 def _build_figure_sections(report: JudgingReport) -> list[Section]:
-    """Build a section with a table of all figures, and one with a drawing of each figure."""
+    """Build a section with a table of all figures, then a section for each figure with its drawings."""
     table = judges_table(report)
     sections = [Section("Judges", [table, *_explain_figures(table, report)])]
     for name, intervals in _collect_intervals(report.judges).items():
-        figures = _build_figures(report.judges, intervals)
-        sections.append(Section(name.capitalize(), [figures]))
+        drawings = _build_figures(report.judges, intervals)
+        sections.append(Section(name.capitalize(), [drawings]))
     return sections
 
 
@@ -222,15 +222,17 @@ def _draw_reliability(title: str, probabilities: Probabilities) -> Chart:
 
 
 def _collect_intervals(judges: Sequence[JudgeReport]) -> dict[str, list[Interval | None]]:
-    """Collect each figure's intervals, one per judge.
+    """Collect each figure's intervals, one per judge, or None for a judge without that figure.
 
-    The interval is None for a judge without that figure.
+    Figures that no judge has are omitted.
     """
-    figures: dict[str, list[Interval | None]] = {}
+    intervals_by_figure: dict[str, list[Interval | None]] = {}
     for judge in judges:
-        for name, interval in _map_intervals(judge).items():
-            figures.setdefault(name, []).append(interval)
-    return {name: intervals for name, intervals in figures.items() if any(intervals)}
+        for figure, interval in _map_intervals(judge).items():
+            intervals_by_figure.setdefault(figure, []).append(interval)
+    return {
+        figure: intervals for figure, intervals in intervals_by_figure.items() if any(intervals)
+    }
 
 
 def _map_intervals(judge: JudgeReport) -> dict[str, Interval | None]:
@@ -303,14 +305,15 @@ def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
 def _build_figures(
     judges: Sequence[JudgeReport], intervals: Sequence[Interval | None]
 ) -> list[Figure]:
-    """Build a figure for each judge that has an interval, on a common scale."""
-    minimum = 0.0
+    """Build a drawing of each judge's interval. A judge without an interval gets none."""
+    # All drawings have the same scale, so that they can be compared.
+    scale_start = 0.0
     if any(interval and interval.low < 0 for interval in intervals):
-        minimum = -1.0
+        scale_start = -1.0
     figures = []
     for judge, interval in zip(judges, intervals, strict=True):
         if interval:
-            figures.append(Figure(judge.title, interval.value, interval, minimum=minimum))
+            figures.append(Figure(judge.title, interval.value, interval, minimum=scale_start))
     return figures
 
 
@@ -385,14 +388,14 @@ def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
 
 def kpi_charts(evidence: Evidence) -> list[Chart]:
     """Draw a chart of each KPI by day. The axis is labelled with the first and last day."""
-    days = kpi_days(evidence)
-    ends = _label_ends([str(day) for day in days])
-    # `measure_kpis` omits the KPIs of reliance, and returns all others in the order of `LIMITS`.
+    measures_by_day = kpi_days(evidence)
+    ends = _label_ends([str(day) for day in measures_by_day])
+    # Each day's measures are in the order of `LIMITS`, without the KPIs of reliance.
     names = [name for name in kpi.LIMITS if name not in kpi.RELIANCE_KPIS]
     charts = []
     for index, name in enumerate(names):
-        kpi_by_day = [measures[index] for measures in days.values()]
-        charts.append(_draw_kpi_chart(kpi.LIMITS[name], kpi_by_day, ends))
+        daily_measures = [measures[index] for measures in measures_by_day.values()]
+        charts.append(_draw_kpi_chart(kpi.LIMITS[name], daily_measures, ends))
     return charts
 
 
@@ -429,16 +432,16 @@ def _choose_top(limit: Limit, kpis: Sequence[Kpi]) -> float:
 
 
 def _place_points(kpis: Sequence[Kpi], top: float) -> list[Point | None]:
-    """Place each day's value at its position and height. Without a value, it's None."""
+    """Return each day's point in the chart, or None for a day without a value."""
     last_day_number = max(1, len(kpis) - 1)  # at least 1, because it's a divisor
     points: list[Point | None] = []
     for day_number, measure in enumerate(kpis):
         if measure.value is None:
             points.append(None)
             continue
-        position = day_number / last_day_number
+        fraction_of_width = day_number / last_day_number
         height = _scale_to_height(measure.value, measure.interval, top)
-        points.append((position, height))
+        points.append((fraction_of_width, height))
     return points
 
 

@@ -65,10 +65,10 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
             first, second = words
             return {"orders": {"AB": first, "BA": second}, "read": source}
 
-        # If the model was called several times for each order, record the combined preference.
         vote = turn.answer.value
         if not vote:
             return {}
+        # The model was called several times for each order, so record the combined preference.
         # A positive lean is towards A, a negative one towards B.
         preferences = {"A": max(vote.lean, 0.0), "B": max(-vote.lean, 0.0)}
         return {"probabilities": preferences, "read": source}
@@ -116,7 +116,10 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         )
 
     def _compare_label(self, favourite: str | None, case: Case) -> Outcome:
-        """Convert a label to an outcome: "accept" if it's the tiers' favourite, and "improve" for a tie."""
+        """Compare the case's label with the tiers' favourite: "accept" if they agree, otherwise "reject".
+
+        A case that's labelled as a tie is "improve".
+        """
         label = self.labels(case)[WHOLE_CASE_KEY]
         if label == TIE:
             return "improve"
@@ -148,11 +151,12 @@ def _read_tier_vote(case: Case, recorded: Recorded) -> TierVote:
 
 
 def _read_vote(case: Case, recorded: Recorded) -> Vote | None:
-    """Read one model's vote on a pair of texts. Returns None if the model gave no readable answer.
+    """Read one model's vote on a pair of texts, or None if the model gave no readable answer.
 
-    It's recorded as the answers for both orders, as probabilities or as a choice. Raises `InputError` if the
-    recorded answer is invalid.
+    Raises `InputError` if the recorded answer is invalid.
     """
+    # A vote is recorded in one of three forms: a word for each order of the texts, probabilities, or a
+    # choice.
     if recorded.orders is not None:
         votes = [Vote(word) if word else None for word in recorded.orders.values()]
         return jury.combine_orders(votes)

@@ -73,7 +73,7 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         del case  # other tasks use it
         all_letters = tuple(state.subject.letters)
         ranking_judge = judge.as_judge(RankingJudge)
-        cut_tiers = []
+        tiers_with_shortened_texts = []
         for tier, models in judge.models_by_tier.items():
             usual_question = ranking_judge.question(tier, state)
             question = replace(usual_question, letters=all_letters)
@@ -81,8 +81,8 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
             calls = [partial(question.ask, endpoint, state.session) for endpoint in models]
             state.turns[tier] = await gather_limited(calls, state.session)
             if question.is_cut:
-                cut_tiers.append(tier)
-        state.cut_tiers = cut_tiers
+                tiers_with_shortened_texts.append(tier)
+        state.cut_tiers = tiers_with_shortened_texts
 
     def read_turn(self, case: Case, turn: ModelTurn[dict[str, Opinion]]) -> RecordedAnswer:
         """Turn a model's opinions into a record: each text's mean points, and how they were read.

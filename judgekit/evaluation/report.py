@@ -366,10 +366,13 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
 
 
 def _group_repeats(items: Iterable[Item]) -> list[list[Item]]:
-    """Group the answers about each original item and its reruns. The groups are in the items' order."""
+    """Group the answers about each original item and its reruns, in the order of the items.
+
+    A group is empty if there are only other variants of the item.
+    """
     groups: dict[str, list[Item]] = {}
     for item in items:
-        # Other variants count for the order, too, because resampling depends on it.
+        # Add a group for any variant, because resampling depends on the groups' order.
         group = groups.setdefault(item.original_id, [])
         is_repeat = item.variant in ("original", "rerun")
         if is_repeat:
@@ -571,11 +574,12 @@ def _read_with_task(case: Case, recorded: Recorded, task: AnyTask) -> _Reading:
 
 
 def _name_original(case: Case, part_name: str) -> str:
-    """Name the original of a case's part: CASE for the whole, or CASE/CANDIDATE."""
-    original = case.pair or case.id  # a variant, such as a rerun, names its original in `pair`
+    """Return the id of the original item: "CASE", or "CASE/CANDIDATE" if the part is a candidate."""
+    # `pair` is the original's id if the case is a variant, such as a rerun.
+    case_id = case.pair or case.id
     if part_name == WHOLE_CASE_KEY:
-        return original
-    return f"{original}/{part_name}"
+        return case_id
+    return f"{case_id}/{part_name}"
 
 
 def _pair_with_originals(items: Sequence[Item], variant: Variant) -> list[stats.Pair]:

@@ -49,7 +49,7 @@ class SearchableCollection:
             )
         self._profile = profile
 
-        # A ranking also contains matches that are too weak for a search, so its profile has no noise floor.
+        # `ranking` also returns weak matches, which the noise floor would remove.
         self._profile_without_floor = copy(profile)
         self._profile_without_floor.noise_floor = 0.0
 
@@ -299,23 +299,25 @@ def measure_confidence(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport
 
 
 def measure_injection(seen: Sequence[Seen], grades: Grades) -> Injection:
-    """Measure how many hits the prompt hook would add to the queries, and how many of these are relevant."""
+    """Measure which hits the prompt hook would inject for each query, and how many of these are relevant."""
     hit_counts = []
     relevant_counts = []
-    is_answerable = []
+    answerable_flags = []
     for result in seen:
         judgements = grades.get(result.query_id, {})
-        hits, _ = shown_by_hook(result.candidates)
-        hit_counts.append(len(hits))
-        relevant_counts.append(_count_relevant_hits(hits, judgements))
+        injected_hits, _ = shown_by_hook(result.candidates)
+        hit_counts.append(len(injected_hits))
+        relevant_counts.append(_count_relevant_hits(injected_hits, judgements))
         # A query is answerable if any document is relevant, even if the hook doesn't find it.
-        is_answerable.append(_count_relevant(judgements.values()) > 0)
+        answerable_flags.append(_count_relevant(judgements.values()) > 0)
+    answered_flags = [count > 0 for count in relevant_counts]
 
-    has_relevant_hit = [count > 0 for count in relevant_counts]
     measures = _measure_additions([result.candidates for result in seen])
+    # the fraction of injected hits that are relevant
     measures["precision"] = Measure(numerators=relevant_counts, denominators=hit_counts)
-    measures["coverage"] = Measure(numerators=has_relevant_hit, denominators=is_answerable)
-    return Injection(prompts=len(seen), answerable=sum(is_answerable), **intervals(measures))
+    # the fraction of answerable queries that get a relevant hit
+    measures["coverage"] = Measure(numerators=answered_flags, denominators=answerable_flags)
+    return Injection(prompts=len(seen), answerable=sum(answerable_flags), **intervals(measures))
 
 
 def _count_relevant_hits(hits: Iterable[Candidate], judgements: Mapping[str, int]) -> int:
@@ -408,7 +410,7 @@ def _search_for_query(
     own_store: SearchableCollection | None,
     other_store: SearchableCollection | None,
 ) -> Seen:
-    """Search for a query in its own scope, and for the hook also in another one.
+    """Search for a query in its own scope and in another one, where every result is a mistake.
 
     A store is None if the query's scope has no documents, or if there's no other scope.
     """
@@ -416,7 +418,8 @@ def _search_for_query(
     candidates = []
     if own_store is not None:
         ranking = own_store.ranking(query.text, DEPTH)
-        candidates = own_store.candidates(query.text, PROMPT_POOL)  # as the hook asks for them
+        # The hook would choose from these.
+        candidates = own_store.candidates(query.text, PROMPT_POOL)
 
     candidates_elsewhere = None
     if other_store is not None:
@@ -468,8 +471,8 @@ def check_run(path: Path, names: Iterable[str]) -> None:
     Raises `UsageError` if the file isn't writable, and `InputError` for an id with spaces.
     """
     for name in names:
-        has_no_spaces = name.split() == [name]
-        if not has_no_spaces:
+        is_single_word = name.split() == [name]
+        if not is_single_word:
             raise InputError(f"id {name!r}: a TREC run cannot hold ids with spaces; rename it")
 
     with _explain_unwritable_run(path):

@@ -172,15 +172,15 @@ async def _ask_unless_refused(
 
 
 def _build_judge_of_all_tiers(judge: DocumentJudge, model: str | None) -> DocumentJudge:
-    """Build a judge that calls all tiers for every text. If `model` is given, there's only the quick tier."""
+    """Build a judge that never stops before the last tier. If `model` is given, it's called only once."""
     models_by_tier = judge.models_by_tier
     if model:
-        # A judge with a given model has it in every tier, and its opinion is only needed once.
+        # Every tier of this judge has the given model, so one of them is enough.
         models_by_tier = {"quick": models_by_tier["quick"]}
     return judge.with_settings(
         models_by_tier=models_by_tier,
         finality=FinalityRules(),  # no opinion is final
-        calibration_warning=None,  # because these rules replace the calibration
+        calibration_warning=None,  # the calibration isn't used, so there's nothing to warn about
         author_family=None,  # so that models can judge texts of their own family
     )
 

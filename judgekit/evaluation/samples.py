@@ -203,7 +203,10 @@ def _find_sources(answers: Sequence[_Answer]) -> list[ScoreSource]:
 def _choose_most_common(
     answers: Sequence[_Answer], values: Sequence[Value]
 ) -> dict[TierName, dict[str, Value]]:
-    """Choose the most common of the answers' values, by tier and requested model, in the tiers' order."""
+    """Find each model's most common value, by tier and requested model. Each answer has one value.
+
+    The tiers keep their usual order.
+    """
     counts_by_voter: dict[tuple[TierName, str], Counter[Value]] = defaultdict(Counter)
     for answer, value in zip(answers, values, strict=True):
         counts_by_voter[answer.voter][value] += 1
@@ -246,7 +249,8 @@ class Sample(NamedTuple):
 
     def is_wrong(self, tier: TierName) -> bool:
         """Whether a tier's outcome is missing or doesn't match the label."""
-        # A ranking, whose label names a text instead of an outcome.
+        # In a ranking, the label is a text, so outcomes can't be compared with it. `wrong_tiers` lists the
+        # wrong tiers.
         if self.wrong_tiers is not None:
             return tier in self.wrong_tiers
 
@@ -270,13 +274,10 @@ class Sample(NamedTuple):
         return not may_be_overruled
 
     def combined_outcome(self, tier: TierName) -> Outcome | None:
-        """Find the outcome of a tier's whole jury.
-
-        Returns None if the tier has no outcome, or if its jury is divided, because that can't be final.
-        """
+        """Return the outcome that a tier's jury agrees on. None if the jury is divided or has no outcome."""
         opinion = self.opinions.get(tier, FAILED)
         if opinion.is_divided:
-            return None
+            return None  # a divided jury's outcome can't become final
         return opinion.outcome
 
     def margin(self, tier: TierName) -> float | None:

@@ -223,16 +223,16 @@ def _is_list_of_candidates(label: object, ids: Collection[str]) -> TypeGuard[lis
 
 
 def shown_ids(case: Case) -> dict[str, str]:
-    """Map candidate ids to names, which determine the order in which candidates are shown.
+    """Return the name by which each candidate is sorted, by candidate id. Models don't see these names.
 
-    Models don't see the names. A name is the id itself, except in a swapped case, which needs another order.
+    Normally, the name is the id. In a swapped case, the names are changed to get another order.
     """
     ids = [candidate.id for candidate in case.candidates]
     if case.variant != "swapped":
         return dict(zip(ids, ids, strict=True))
 
-    # The order depends on a hash of the names, so it can't be chosen freely. Try eight sets of names, and use
-    # the one that reverses the most pairs.
+    # Candidates are sorted by a hash of their names, so the order can't be chosen directly. Try eight sets of
+    # names, and use the one that reverses the most pairs.
     name_sets = [_add_apostrophes(ids, count) for count in range(1, 9)]
     return max(name_sets, key=partial(_count_reversed_pairs, case.query, ids))
 

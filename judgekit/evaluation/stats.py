@@ -228,7 +228,7 @@ def _estimate_mean(
 def _choose_judge_weight(labelled: Sequence[tuple[float, float]], others: Sequence[float]) -> float:
     """Choose the weight of the judge's values, from 0 to 1. It's called lambda in PPI++.
 
-    The better the judge's values predict the labels, and the more other rows there are, the larger it is.
+    The weight is larger if the judge predicts the labels well, and if many rows have no label.
     """
     if not others:
         return 0.0
@@ -313,9 +313,9 @@ def _place_on_scale(words: Sequence[str]) -> list[float]:
 
 
 def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = None) -> float | None:
-    """Compute Cohen's kappa (1960) or, given the `distance` of each pair of words, weighted kappa (1968).
+    """Compute Cohen's kappa (1960), or weighted kappa (1968) if there's a `distance` for each pair of words.
 
-    `counts` contains the pairs of label and answer. Returns None if chance would lead to no disagreement.
+    `counts` contains the pairs of label and answer. Returns None if no disagreement is expected by chance.
     """
     label_counts = Counter[str]()
     answer_counts = Counter[str]()
@@ -326,13 +326,14 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
     if distance is None:
         distance = _set_equal_distances({*label_counts, *answer_counts})
 
-    observed = sum(distance[pair] * count for pair, count in counts.items())
-    expected = _sum_chance_distances(label_counts, answer_counts, distance)
-    if expected == 0:
+    observed_sum = sum(distance[pair] * count for pair, count in counts.items())
+    chance_sum = _sum_chance_distances(label_counts, answer_counts, distance)
+    if chance_sum == 0:
         return None
 
+    # The mean distances are `observed_sum / total` and `chance_sum / total**2`, so one `total` cancels out.
     total = sum(counts.values())
-    return 1 - observed * total / expected
+    return 1 - observed_sum * total / chance_sum
 
 
 def _set_equal_distances(words: Collection[str]) -> dict[Pair, float]:

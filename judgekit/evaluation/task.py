@@ -175,11 +175,12 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
     def count_calls(self, turn: ModelTurn[Opinion], settings: JudgeSettings) -> int:
         """Count the calls that a model needs for the case, without the cache."""
         questions = len(self.rubric.questions)
-        kind = kind_of(turn.endpoint)
-        if kind is WRITES:
-            # It's called for each sample, and for each question if the settings ask these one by one.
+        model_kind = kind_of(turn.endpoint)
+        if model_kind is WRITES:
+            # A model that writes text is called for each sample. With some settings, it gets each question in
+            # a call of its own, too.
             return settings.calls_at_once(questions)
-        if kind is DECIDES:
+        if model_kind is DECIDES:
             return 1  # a decision model gets all questions at once
         return questions  # a model that answers with a token gets one question at a time
 
@@ -222,9 +223,9 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         """Yield the document, the pair or each candidate; tiers in `deviating_tiers` have no margin."""
 
     def read_score(self, case: Case, recorded: Recorded) -> float | None:
-        """Read a tier's mean score for a document that a person has scored.
+        """Raise `InputError`, because the label of this case must be a word, not a score.
 
-        Only documents have scores, so any other task raises `InputError`.
+        The task for documents overrides this, and returns the tier's mean score.
         """
         del recorded  # the task for documents uses it
         raise case.wrong("label: expected words; a number is for a scored document")
@@ -237,9 +238,9 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
     def record_course(
         self, case: Case, deviating_tiers: Collection[TierName], rules: EscalationRules
     ) -> Recorded | None:
-        """Record the tiers' combined result on a case, or None if the task doesn't.
+        """Return None, because this task has no combined result of the tiers to record.
 
-        Tasks that compare texts return None, and those that read each tier separately return a record.
+        Tasks that read each tier separately override this, and return a record.
         """
         del case, deviating_tiers, rules  # other tasks use them
         return None

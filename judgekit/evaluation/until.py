@@ -61,16 +61,19 @@ class Answer:
             self._bet_on_row(value)
 
     def _bet_on_row(self, value: Totals) -> None:
-        """Bet on a high and on a low total with a row's value. A won bet settles the condition.
+        """Bet a row's value on both sides: that the total reaches the threshold, and that it doesn't.
 
-        A row without a verdict has a range of values, so each bet gets the end that's worse for it.
+        A won bet settles the condition. A row without a verdict has a range of values, so each bet gets the
+        end that's worse for it.
         """
         self._bets_for.add(value.minimum)
         # A low total means that the values are far below the largest one, so bet on this distance.
         self._bets_against.add(self.condition.largest_value - value.maximum)
 
-        is_total_high_enough = self._bets_for.is_refuted  # the claim that it's too low
-        is_total_too_low = self._bets_against.is_refuted  # the claim that it's high enough
+        # Each bet is against a claim, and is won if the claim is refuted. `_bets_for` is against the claim
+        # that the total is too low, `_bets_against` is against the claim that it's high enough.
+        is_total_high_enough = self._bets_for.is_refuted
+        is_total_too_low = self._bets_against.is_refuted
         if is_total_high_enough:
             self._settled_answer = self.condition.holds_from_threshold
         elif is_total_too_low:
@@ -99,7 +102,7 @@ class Answer:
         return self.condition.holds(self._certain_totals, self.row_count)
 
     def bounds(self) -> Totals:
-        """Return bounds for the total of all rows. They have 95 % confidence, and are exact at the end."""
+        """Return bounds for the total of all rows: with 95 % confidence, or certain once all are counted."""
         if self.is_complete:
             return self._certain_totals
 
@@ -107,11 +110,12 @@ class Answer:
         minimums = [value.minimum for value in self._row_values]
         lower_bound = bound_total(minimums, self.row_count, largest)
 
-        # `bound_total` only computes lower bounds, so use one for the distance to the largest total.
-        missing_values = [largest - value.maximum for value in self._row_values]
-        least_missing = bound_total(missing_values, self.row_count, largest)
+        # `bound_total` only computes lower bounds. So compute how far the total is at least below the largest
+        # possible one, and subtract that.
+        shortfalls = [largest - value.maximum for value in self._row_values]
+        least_shortfall = bound_total(shortfalls, self.row_count, largest)
         largest_total = largest * self.row_count
-        upper_bound = largest_total - least_missing
+        upper_bound = largest_total - least_shortfall
         return Totals(lower_bound, upper_bound)
 
     def describe(self) -> str:
@@ -125,11 +129,12 @@ class Answer:
         range_text = self.condition.describe_range(totals, self.row_count)
         answer = f"{self.condition} {verb} {self._describe_progress()} ({range_text})"
 
-        # At the end, only rows without a verdict leave the total open.
-        has_open_rows = self.is_complete and totals.minimum != totals.maximum
-        if has_open_rows:
-            open_rows = (totals.maximum - totals.minimum) // self.condition.largest_value
-            answer += f"; {counted(open_rows, 'row has', 'rows have')} no verdict"
+        # Once all rows are counted, the total is only a range if some rows have no verdict.
+        lacks_verdicts = self.is_complete and totals.minimum != totals.maximum
+        if lacks_verdicts:
+            # Each of these rows widens the range by the largest value.
+            rows_without_verdict = (totals.maximum - totals.minimum) // self.condition.largest_value
+            answer += f"; {counted(rows_without_verdict, 'row has', 'rows have')} no verdict"
         return answer
 
     def _describe_progress(self) -> str:

@@ -49,17 +49,18 @@ def _sum_relative_terms(errors: int, total: int, rate: float) -> float:
 
 
 def upper(errors: int, total: int, level: float) -> float:
-    """Return an upper confidence bound of an error rate. The true rate is higher with probability `level`.
+    """Return an upper confidence bound of an error rate.
 
-    For example, with 0 errors in 59 cases, the rate is at most 5 % (with a `level` of 0.05). Without data,
-    the bound is 1. Raises `ValueError` if there are more errors than cases.
+    `level` is the probability that the true rate is higher. For example, with 0 errors in 59 cases and a
+    `level` of 0.05, the bound is 5 %. Without data, it's 1. Raises `ValueError` if there are more errors than
+    cases.
     """
     if not 0 <= errors <= total:
         raise ValueError(f"expected 0 to {total} errors, got {errors}")
     if errors == total:
         return 1.0
 
-    # Bisect to find the rate: the higher the rate, the less probable are so few errors.
+    # Bisect to find the rate at which the probability of `errors` or fewer falls to `level`.
     too_low = errors / total
     high_enough = 1.0
     for _ in range(_HALVINGS):
@@ -88,7 +89,7 @@ def count_labels_needed(rate: float, level: float, expected_rate: float = 0.0) -
         return None
 
     def are_enough(labels: int) -> bool:
-        # They are if so few errors would be improbable at a true error rate of `rate`.
+        # The expected errors must be improbably few for a true error rate of `rate`.
         expected_errors = round(expected_rate * labels)
         probability = at_most(expected_errors, labels, rate)
         return probability <= level

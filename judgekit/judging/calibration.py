@@ -325,10 +325,10 @@ def _find_count_flaws(calibration: Calibration, gate: CalibratedRule) -> Iterato
 
 
 def _count_labels_of_tier(calibration: Calibration, tier: TierName) -> int:
-    """Count the labels of all gates of a tier."""
+    """Count the labels of a tier's ordinary gates, which are those without `stands`."""
     labels = 0
     for gate in calibration.gates:
-        # A case of a gate with `stands` can also belong to an ordinary gate for the same outcomes.
+        # A case of a gate with `stands` can also belong to an ordinary gate. Don't count it twice.
         if gate.tier == tier and not gate.stands:
             labels += gate.labels
     return labels

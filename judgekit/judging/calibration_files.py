@@ -40,10 +40,10 @@ def find(
     project: Path | None = None,
     subjects: int = 0,  # the number of texts that are scored for a comparison
 ) -> tuple[FinalityRules | None, str | None]:
-    """Find the newest calibration that fits the judge. Returns its rules, and a warning about unusable ones.
+    """Find the newest calibration that fits the judge, first among the project's, then among the user's.
 
-    The rules are None if no calibration fits, and the warning is None if all is well. The project's
-    calibrations take precedence over the user's.
+    Returns its rules, or None if no calibration fits. Also returns a warning about calibrations that can't be
+    used, or None if all is well.
     """
     # A calibration decides which later tiers can be skipped, so a single tier doesn't need any.
     if len(settings.models_by_tier) <= 1:
@@ -63,7 +63,7 @@ def find(
             return calibration.rules(), _join_warnings(warnings)
         misfit_warnings.append(f"calibration {calibration.id} not used: {first_misfit}; {AGAIN}")
 
-    # No calibration fits. Only report the first one, which is the newest.
+    # No calibration fits. Only report the one that takes precedence.
     warnings += misfit_warnings[:1]
     return None, _join_warnings(warnings)
 
@@ -142,10 +142,10 @@ def _list_newest_first(folder: Path, rubric: str, mode: ModeName) -> list[Path]:
 def _has_fitting_name(path: Path, rubric: str, mode: ModeName) -> bool:
     """Whether a calibration file could be for this rubric and mode, judging by its name."""
     # judgekit names files `RUBRIC-MODE-DIGITS.json`. A file with any other name can be for any rubric.
-    own_name = _CALIBRATION_ID_PATTERN.fullmatch(path.stem)
-    if own_name is None:
+    id_match = _CALIBRATION_ID_PATTERN.fullmatch(path.stem)
+    if id_match is None:
         return True
-    rubric_and_mode = own_name[1]
+    rubric_and_mode = id_match[1]
     return rubric_and_mode == f"{rubric}-{mode}"
 
 

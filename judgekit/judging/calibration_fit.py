@@ -170,15 +170,15 @@ def misfits(
 
 
 def _find_changed_texts(calibration: Calibration, loaded: LoadedRubric) -> Iterator[str]:
-    """Yield a reason if the rubric, its prompt or judgekit's own prompts have changed."""
+    """Yield a misfit if the rubric, its prompt or judgekit's own prompts have changed."""
     if calibration.rubric.sha256 != loaded.sha256:
         rubric = calibration.rubric
         yield f"it was made for a different {rubric.id} ({rubric.version})"
     if calibration.prompt_sha256 != loaded.rubric.prompt.sha256:
         yield "the prompt has changed"
 
-    # Some older calibrations have no hash, so they can't be checked. Others have a hash of the wording, which
-    # never matches.
+    # The oldest calibrations have no hash, so they can't be checked. Later ones only have a hash of the
+    # wording. It can't equal a hash of the questions, so they always count as changed.
     hash_then = calibration.questions_sha256 or calibration.wording_sha256
     hash_now = hash_questions(loaded, calibration.mode)
     if hash_then is not None and hash_then != hash_now:

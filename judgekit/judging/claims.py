@@ -103,9 +103,9 @@ class _ClaimCollector:
             self._add_claim(sentence)
 
     def add_text(self, block: _Block) -> None:
-        """Add the sentences of a paragraph, or a block of code. Only the first one has the lead."""
+        """Add the sentences of a paragraph, or a block of code. Only the first sentence gets the lead."""
         if self._is_in_list:
-            self._lead = ""  # it was the list's
+            self._lead = ""  # it only introduced the list, which ends here
         self._is_in_list = False
         for sentence in _split_sentences(block):
             self._add_claim(sentence)
@@ -300,8 +300,8 @@ def find_claims_dimension(rubric: ScoreRubric) -> str | None:
         if dimension.check == "claims":
             return name
 
-    # The rubric groundedness@1.0.0 is older than `check`, and users have copies of it with other ids. So
-    # recognise it by its need for sources, and its dimension by the terms or the question.
+    # The rubric groundedness@1.0.0 is older than `check`, and users have copies of it with other ids. Such a
+    # copy needs sources, and has a dimension about groundedness.
     if "sources" not in rubric.given.needs:
         return None
     for name, dimension in rubric.dimensions.items():
@@ -356,19 +356,19 @@ def unsupported_claims(
 
     If there are more than `MAX_FINDINGS` such claims, only the least supported ones get a finding.
     """
-    support_by_number = {}  # by claim number, starting with 1: the probability that the claim is supported
+    low_support_by_number = {}
     for number in range(1, len(claims) + 1):
         support = answers[_name_question(dimension, number)][YES]
         if support < EVEN:
-            support_by_number[number] = support
-    worst_first = sorted(support_by_number, key=lambda number: support_by_number[number])
+            low_support_by_number[number] = support
+    worst_first = sorted(low_support_by_number, key=lambda number: low_support_by_number[number])
     reported_numbers = worst_first[:MAX_FINDINGS]
 
     findings = []
     for number in sorted(reported_numbers):
         finding = Finding(
             dimension=dimension,
-            issue=f"not supported by the sources (probability {support_by_number[number]:.2f})",
+            issue=f"not supported by the sources (probability {low_support_by_number[number]:.2f})",
             quote=visible(claims[number - 1].quote),
         )
         findings.append(finding)

@@ -95,11 +95,12 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
     ) -> Comparison:
         """Build the record of a comparison.
 
-        `note` is a reservation to add to those of the result and the calls. `scores` contains, by letter, a
-        subject's mean score and the tier that gave it.
+        `note` is added to the reservations of the result and the calls. `scores` maps a text's letter to its
+        mean score and the tier that gave it.
         """
         subject = state.subject
-        if subject.is_one_text:  # no model was asked
+        # Equal texts are a tie without asking a model, so the given end and result say nothing.
+        if subject.is_one_text:
             end = EQUAL_TEXTS
             result = _tie_of_equal_texts(subject)
         lead = result.lead
@@ -188,13 +189,13 @@ def _tie_of_equal_texts(subject: ComparisonInput) -> ComparisonResult:
 def _list_contestants(
     subject: ComparisonInput, scores: Mapping[str, SubjectScore]
 ) -> list[Contestant]:
-    """List the compared texts for the record, with the scores of those that were scored."""
+    """List the compared texts for the record, with their scores if they have any."""
     contestants = []
     for letter, file in zip(subject.letters, subject.files, strict=True):
         score = None
-        tier = None
+        scoring_tier = None
         if letter in scores:
-            mean, tier = scores[letter]
+            mean, scoring_tier = scores[letter]
             score = round(mean, MARGIN_DECIMALS)
         contestant = Contestant(
             letter=letter,
@@ -202,7 +203,7 @@ def _list_contestants(
             sha256=file.sha256,
             family=", ".join(subject.families(letter)) or None,
             score=score,
-            tier=tier,
+            tier=scoring_tier,
         )
         contestants.append(contestant)
     return contestants
@@ -247,10 +248,13 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         )
 
     def rules(self, state: Compared) -> EscalationRules:
-        """Return the escalation rules for pairs, with the families of the text that an outcome favours."""
+        """Return the escalation rules for pairs.
+
+        Their `authors` are, by outcome, those of the text that wins.
+        """
         escalation_rules = self.settings.escalation_rules("pair")
         first_winner = favourite(state.opinions)
-        if first_winner is None:
+        if first_winner is None:  # no outcome makes a text win
             return replace(escalation_rules, authors={})
 
         # An acceptance is a win for the first winner, and a rejection is a win for the other text.
@@ -309,9 +313,9 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         )
 
     def cut_texts(self, state: Compared) -> dict[TierName, str]:
-        """Return, by tier, the texts that are too long for one of the tier's models, such as "A and B".
+        """Return, by tier, the texts that must be cut for any of its models, such as "A and B".
 
-        Tiers without such texts are omitted.
+        Tiers that cut no text are omitted.
         """
         letters_by_tier: dict[TierName, str] = {}
         for tier, models in self.models_by_tier.items():

@@ -116,7 +116,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         self, name_by_letter: Mapping[str, str], endpoint: Endpoint | None
     ) -> dict[str, str]:
         """Map the names of the texts to the hashes of their content."""
-        # Labels keep their own order, which doesn't depend on the order of the texts.
+        # If the names are labels, list them in the same order for "AB" and "BA".
         if kind_of(endpoint).needs_random_labels:
             return {label: sha256 for sha256, label in self._label_by_hash.items()}
         hash_by_name = {}

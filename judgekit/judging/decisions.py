@@ -149,7 +149,10 @@ def _make_candidate_questions(questionnaire: Questionnaire) -> list[DecisionQues
 def _make_text_questions(
     questionnaire: Questionnaire, names_of_claims: Collection[str]
 ) -> list[DecisionQuestion]:
-    """Make each question about the whole text. Skip those that are asked about each claim instead."""
+    """Make the questions about the whole text.
+
+    `names_of_claims` are the names of questions to skip, because they're asked about each claim instead.
+    """
     questions = []
     for name, question in questionnaire.questions.items():
         if name not in names_of_claims:

@@ -429,7 +429,7 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
 
 
 def is_folder(path: str) -> bool:
-    """Whether there's a folder at `path`, which can be invalid."""
+    """Whether there's a folder at `path`. An invalid path is no folder."""
     try:
         return Path(path).is_dir()
     except (OSError, ValueError):  # too long, or with a NUL; reading the path reports that later

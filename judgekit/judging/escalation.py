@@ -237,8 +237,7 @@ def _rate_ranking_consensus(now: Situation, end: End) -> Consensus:
     standings = [evidence.standing for evidence in now.complete_evidence if evidence.standing]
     if len(standings) == 1:
         return "single"
-    # Without a best subject, the tiers can't be unanimous about it. `COPIED_ROW` is a tie, but only because
-    # the best subject's text is there twice.
+    # In a tie, there's no best subject to be unanimous about. Two copies of the best text are an exception.
     has_best = end.verdict == "accept" or end.because == COPIED_ROW
     if not has_best:
         return "majority"

@@ -180,14 +180,15 @@ def _choose_label(seed: bytes, taken_labels: Collection[str], shown: str) -> str
 
 def _draw_labels(seed: bytes) -> Iterator[str]:
     """Yield an endless sequence of labels, which only depends on the seed."""
-    drawn = seed
+    digest = seed
     while True:
-        text = base64.b32encode(drawn).decode()
+        text = base64.b32encode(digest).decode()
         letters = "".join(filter(str.isalpha, text))  # a label with digits could look like a number
+        # Yield a label from each position, so that labels overlap.
         last_start = len(letters) - _LABEL_LETTERS
         for start in range(last_start + 1):
             yield letters[start : start + _LABEL_LETTERS]
-        drawn = hashlib.sha256(drawn).digest()
+        digest = hashlib.sha256(digest).digest()
 
 
 @functools.cache

@@ -70,11 +70,11 @@ class FinalityRules:
         return ""
 
     def _list_earlier_names(self, tier: TierName, asked_name: str) -> list[str]:
-        """List the names in the replies to a requested model name, when the calibration was made."""
+        """List the names of the models that answered for `asked_name` when the calibration was made."""
         earlier_names = set()
-        for earlier_tier, model, name in self.answering_models:
-            if earlier_tier == tier and model == asked_name:
-                earlier_names.add(name)
+        for earlier_tier, earlier_asked_name, answering_name in self.answering_models:
+            if earlier_tier == tier and earlier_asked_name == asked_name:
+                earlier_names.add(answering_name)
         return sorted(earlier_names)
 
     def has_rule(self, tier: TierName, outcome: Outcome) -> bool:
@@ -128,22 +128,22 @@ class FinalityRules:
     def _allows(
         self, tier: TierName, seen: Seen, margin: float | None, *, stands: TierName | None
     ) -> bool:
-        """Whether a rule of the calibration accepts this margin, for this class of opinions.
+        """Whether one of the calibration's rules is for this case, and the margin is large enough for it.
 
-        A class consists of a tier, its outcome, the outcome before, and the tier whose win is upheld
-        (`stands`). `seen` contains the outcomes by tier.
+        `seen` contains the outcomes by tier. `stands` is the previous tier, if the question is whether to
+        uphold its outcome instead of the one of `tier`.
         """
         if margin is None:
             return False
         tier_before = _find_tier_before(tier, seen)
         outcome_before = seen[tier_before] if tier_before else None
-        opinion_class = (tier, seen[tier], outcome_before, stands)
+        case = (tier, seen[tier], outcome_before, stands)
         for rule in self.rules:
             is_for_leanings = rule.leaning is not None
             if is_for_leanings:  # such rules aren't about margins
                 continue
-            rule_class = (rule.tier, rule.outcome, rule.after, rule.stands)
-            if rule_class == opinion_class and margin >= rule.least_margin:
+            rule_case = (rule.tier, rule.outcome, rule.after, rule.stands)
+            if rule_case == case and margin >= rule.least_margin:
                 return True
         return False
 

@@ -418,10 +418,7 @@ def _find_standing_win(now: Situation, end: End) -> TierName | None:
 
 
 def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> frozenset[str]:
-    """Return the families of the models that support a result.
-
-    `end` is the result of a judging. If no tier decided, the families of all models are returned.
-    """
+    """Return the families of the models that support a result."""
     # If a result was overruled because of the author's family, return the families that supported it.
     if end.because == OWN_FAMILY_ROW and end.overruled_end is not None:
         end = end.overruled_end
@@ -429,8 +426,10 @@ def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> froze
     families: set[str] = set()
     for tier, tier_evidence in evidence.items():
         if rules.task == "ranking":
-            supports_end = tier == end.tier  # its scores include those of earlier tiers
+            # A tier's scores include those of earlier tiers.
+            supports_end = tier == end.tier
         else:
+            # If no tier decided, all models count.
             agrees = tier_evidence.outcome == end.verdict
             supports_end = tier == end.tier or agrees or end.tier is None
         if supports_end:

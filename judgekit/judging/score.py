@@ -85,7 +85,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
 
     def evidence(self, state: JudgingState[Document]) -> Evidence:
-        """Convert the tiers' opinions to evidence for the decision about the next step, by tier."""
+        """Convert each tier's opinion to evidence. The next step is decided by it."""
         finality = self.settings.finality
         evidence_by_tier = {}
         for tier, opinion in state.opinions.items():
@@ -97,7 +97,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
                 sees_all=tier not in state.cut_tiers,
                 speakers=_find_speakers(tier, state),
             )
-            # If the calibration doesn't cover an opinion, remove the margin, so that none of its rules apply.
+            # The calibration's rules need a margin. Remove it if the calibration doesn't cover this opinion.
             if finality is not None and not finality.knows(tier, _list_sources(tier, state)):
                 evidence = evidence.without_margin()
             evidence_by_tier[tier] = evidence

@@ -498,8 +498,7 @@ def model_of(selection: Selection) -> str:
 def _put_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> str:
     """Return a long prompt with its best `parts` in front, because models only see the start.
 
-    Secrets are removed, except if the configuration refuses prompts with secrets. Then the judge has to find
-    them, so such a prompt is returned unchanged.
+    If redaction is on, secrets are removed.
     """
     if len(prompt) <= PROMPT_CHARS or not parts:
         return prompt
@@ -510,16 +509,17 @@ def _put_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> 
     redacted_beginning = redaction.redact(beginning).text
     has_secret = redacted_beginning != beginning
     if has_secret and config.judge.redact == "refuse":
+        # The judge refuses prompts with secrets. Leave them in, so that it finds them.
         return prompt
     redacted_parts = [redaction.redact(part).text for part in parts]
     return _prepend_parts(redacted_parts, redacted_beginning)
 
 
 def _prepend_parts(parts: Sequence[str], prompt: str) -> str:
-    """Put those of the `parts` that occur in a prompt in front of it, and the prompt on one line."""
+    """Write a redacted prompt on one line, and above it the `parts` that occur in it."""
     one_line_prompt = " ".join(prompt.split())
-    # A part can start or end inside a secret, so that half of the secret isn't recognised. Drop such a part:
-    # it doesn't appear in the redacted prompt.
+    # A part that was cut in the middle of a secret still contains half of it, because redaction doesn't
+    # recognise half a secret. The redacted prompt doesn't contain such a part, so drop it.
     safe_parts = [part for part in parts if part in one_line_prompt]
     return "\n".join([*safe_parts, one_line_prompt])
 
@@ -553,7 +553,10 @@ def choose_results(
 def _list_kept_if_undecided(
     candidates: Sequence[Candidate], mode: ModeName, top_k: int
 ) -> Sequence[Candidate]:
-    """List the candidates to keep without a decision: all, or in strict mode the first that have a rating."""
+    """List the candidates to keep without a decision.
+
+    In strict mode, these are only the rated ones among the first `top_k`.
+    """
     if mode != "strict":
         return candidates
     return [hit for hit in candidates[:top_k] if hit.has_confidence]
@@ -608,11 +611,12 @@ async def _prepare_for_hook(settings: JudgeSettings, configured_deadline: float)
 async def _import_packages(settings: JudgeSettings, timeout: float) -> float:
     """Import the packages that the models' calls need, for up to `timeout` seconds.
 
-    Returns the seconds it took. A call's own timeout then doesn't have to include them.
+    Returns the seconds it took. Import them before the calls, so that the calls' timeouts don't include this
+    time.
     """
     started = time.monotonic()
     models = [model for models in settings.models_by_tier.values() for model in models]
-    with suppress(TimeoutError):
+    with suppress(TimeoutError):  # the caller sees from the seconds that no time is left
         async with asyncio.timeout(timeout):
             for model in models:
                 await prepare(model)

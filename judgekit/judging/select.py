@@ -170,12 +170,12 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         if end.tier is None or end.verdict == "improve":
             return Decision(id=candidate, decision="undetermined", because=end.because)
 
-        opinion = state.opinions[end.tier][candidate]
+        mark = state.opinions[end.tier][candidate]
         return Decision(
             id=candidate,
             decision="kept" if end.verdict == "accept" else "dropped",
             tier=end.tier,
-            probability=opinion.probability if opinion else None,
+            probability=mark.probability if mark else None,
             because=end.because,
         )
 

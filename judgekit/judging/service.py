@@ -234,7 +234,7 @@ def check_prices(
 
 
 def _join_profiles(tiers: Tiers) -> str:
-    """Join the paths of the user's own profiles of the models' providers: "A.yaml or B.yaml"."""
+    """List the user's profile files for the models' providers, as in "A.yaml or B.yaml"."""
     providers = set()
     for models in tiers.values():
         providers |= {model.profile.provider for model in models}

@@ -387,9 +387,10 @@ def _read_deadline(batch: Any) -> float | None:  # noqa: ANN401 - litellm's obje
 
 
 def _replace_unknown_status(body: bytes, unknown_statuses: list[str]) -> bytes:
-    """Replace a batch's status with "in_progress" if OpenAI doesn't have it.
+    """Replace the status in a batch's JSON with "in_progress" if OpenAI has no such status.
 
-    The original status is then appended to `unknown_statuses`. Any other body is returned unchanged.
+    The original status is appended to `unknown_statuses`. If there's none to replace, `body` is returned
+    unchanged.
     """
     try:
         batch = json.loads(body)

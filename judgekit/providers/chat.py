@@ -34,10 +34,9 @@ class Body(NamedTuple):
 
 
 def normalise(status: int, content: bytes) -> Body:
-    """Convert a server's chat completion to OpenAI's form.
+    """Convert a server's chat completion to OpenAI's form. A body that isn't JSON is returned unchanged.
 
-    An error that was sent with a success status gets its own status. A body that isn't JSON is returned
-    unchanged. Raises `GatewayError` (`INVALID_REPLY`) if a part of the body has the wrong type.
+    Raises `GatewayError` (`INVALID_REPLY`) if a part of the body has the wrong type.
     """
     try:
         body = json.loads(content)
@@ -46,6 +45,7 @@ def normalise(status: int, content: bytes) -> Body:
     if not isinstance(body, dict):
         raise _build_type_error("the reply", "an object", body)
 
+    # Some servers send an error with status 200. It gets the status that fits the error instead.
     has_answer = bool(body.get("choices"))
     error = error_in_success(body, has_answer=has_answer)
     if error:

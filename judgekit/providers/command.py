@@ -83,7 +83,7 @@ class CommandGateway:
 def _refuse_loop() -> None:
     """Raise `GatewayError` if this process was started by a program that judgekit runs.
 
-    That program must not judge in turn.
+    Otherwise, judgekit and the program could start each other without end.
     """
     if environment.environ().get(INSIDE_VARIABLE):
         problem = "judgekit started it through another program (a loop)"
@@ -93,7 +93,10 @@ def _refuse_loop() -> None:
 async def _run_in_temporary_folder(
     profile: CommandProfile, endpoint: Endpoint, request: Request
 ) -> Reply:
-    """Run the program in a temporary folder, and parse its output, or the file in which it puts its reply."""
+    """Run the program in a temporary folder, and parse its reply.
+
+    The reply is in `profile.reply_file`, or in the program's output if the profile has no such file.
+    """
     with tempfile.TemporaryDirectory(prefix="judgekit-", ignore_cleanup_errors=True) as folder:
         invocation = prepare(profile, endpoint, request, Path(folder))
         output = await _run_program(invocation, endpoint, profile)
@@ -172,7 +175,10 @@ def _fill_arguments(templates: Sequence[str], values: Mapping[str, str]) -> list
 
 
 def _lacks_value(template: str, values: Mapping[str, str]) -> bool:
-    """Whether an argument needs a model or schema that's empty."""
+    """Whether an argument has a placeholder for a model or schema, but there's none.
+
+    Other values, such as the system message, may be empty.
+    """
     for name in _PLACEHOLDER_PATTERN.findall(template):
         if name in ("model", "schema", "schema_file") and not values[name]:
             return True
@@ -246,14 +252,14 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> None:
 def _link_files(
     folder: Path, links: Mapping[str, Iterable[str]], environ: Mapping[str, str]
 ) -> None:
-    """Link the user's files into `folder`, such as a stored login.
+    """Create links in `folder` to files of the user, such as a stored login.
 
-    Each link points to its first source that exists, if any.
+    `links` maps each link's name to the paths that it can point to. It points to the first one that exists.
     """
-    for name, sources in links.items():
+    for name, paths in links.items():
         link = folder / name
         link.parent.mkdir(parents=True, exist_ok=True)
-        target = _find_first_file(sources, environ)
+        target = _find_first_file(paths, environ)
         if target:
             link.symlink_to(target)
 
@@ -261,7 +267,7 @@ def _link_files(
 def _find_first_file(sources: Iterable[str], environ: Mapping[str, str]) -> Path | None:
     """Return the first file that exists, or None.
 
-    Sources start with `~/` or a variable, as in `$CODEX_HOME/auth.json`.
+    A source is a file's path that starts with `~/` or a variable, as in `$CODEX_HOME/auth.json`.
     """
     for source in sources:
         path = _expand_source(source, environ)
@@ -525,13 +531,11 @@ def _list_numbers(report: Any, key: str) -> list[float]:  # noqa: ANN401 - any J
 
 
 async def _kill_program(process: asyncio.subprocess.Process, mark: str) -> None:
-    """Kill a program and its process group. If it was still running, also kill all processes with its mark.
-
-    If it ended by itself, its processes in other sessions stay.
-    """
+    """Kill a program and its process group. If it was still running, also kill all processes with `mark`."""
     was_still_running = process.returncode is None
     _kill_group(process)
-    # Processes in other sessions, such as a server, can be meant to outlive a program that ended by itself.
+    # If the program ended by itself, it can have left a process on purpose, such as a server in its own
+    # session, so don't kill that.
     if was_still_running:
         kill_marked(mark)
     with contextlib.suppress(TimeoutError):

@@ -34,36 +34,37 @@ async def map_concurrently(
     `is_ready` means that getting the next item never blocks, so it needs no thread. The first error cancels
     all work, and so does closing the generator.
     """
-    # An item holds a slot from its start until its result is yielded. If results must be in order, one slow
-    # item holds up the finished ones after it, so the workers need more slots to go on.
+    # A worker takes a slot before each item, and it's released when the item's result is yielded. If results
+    # must be in order, one slow item holds up the finished ones after it, so the workers need more slots to
+    # go on.
     slots = asyncio.Semaphore(AHEAD * limit if in_order else limit)
     take_item = _make_item_taker(items, is_ready=is_ready)
-    # Workers put their results here, and finally their own task.
-    finished = asyncio.Queue[Result[Item, Value] | asyncio.Task[None]]()
+    # Receives each result, and each worker's task when the worker ends.
+    events = asyncio.Queue[Result[Item, Value] | asyncio.Task[None]]()
 
     async def work_until_empty() -> None:
         """Work on one item after another until there are no more."""
         while True:
-            await slots.acquire()  # released once the item's result is yielded
+            await slots.acquire()
             indexed_item = await take_item()
             if indexed_item is None:
-                return
+                return  # keeps its slot, but there's at least one for each other worker
             index, item = indexed_item
             value = await work(item)
-            finished.put_nowait((index, item, value))
+            events.put_nowait((index, item, value))
 
     workers = [asyncio.create_task(work_until_empty()) for _ in range(limit)]
     for worker in workers:
-        worker.add_done_callback(finished.put_nowait)
-    line = _Line[Item, Value]()
+        worker.add_done_callback(events.put_nowait)
+    waiting_line = _Line[Item, Value]()
     running_workers = limit
     try:
         while running_workers > 0:
-            result = await _receive_result(finished)
-            if result is None:
+            result = await _receive_result(events)
+            if result is None:  # a worker has ended
                 running_workers -= 1
                 continue
-            results_to_yield = line.add_and_take(result) if in_order else [result]
+            results_to_yield = waiting_line.add_and_take(result) if in_order else [result]
             for _, item, value in results_to_yield:
                 yield item, value
                 slots.release()
@@ -107,7 +108,10 @@ class _Line(Generic[Item, Value]):
         self._next_index = 0
 
     def add_and_take(self, result: Result[Item, Value]) -> Iterator[Result[Item, Value]]:
-        """Add a result, and take out those whose turn has come, in order."""
+        """Add a result, and yield the waiting results that come next in the order of the items.
+
+        A result waits until all earlier ones have been yielded.
+        """
         index, _, _ = result
         self._waiting[index] = result
         while self._next_index in self._waiting:

@@ -229,8 +229,8 @@ def _describe_refusal(answer: _Object) -> str | None:
 def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -> dict[str, float]:
     """Read the probability of each possible answer to a question.
 
-    Raises `ValueError` if a probability is invalid. The message continues a sentence: "Question X was
-    answered with …".
+    Raises `ValueError` if anything in the answer is invalid. The message completes the sentence "Question
+    X …".
     """
     _check_type(question, answer)
     if question.kind == "predicate":
@@ -321,9 +321,10 @@ def _read_probability_of_yes(answer: Mapping[str, Any]) -> float:
 
 
 def _list_probabilities(probabilities: object) -> list[tuple[Any, Any]]:
-    """List the (value, probability) pairs in an object, or in a list of objects with these two keys.
+    """List the values with their probabilities.
 
-    Raises `ValueError` for any other form.
+    They're either an object (`{"red": 0.7}`) or a list (`[{"value": "red", "probability": 0.7}]`). Raises
+    `ValueError` for any other form.
     """
     if isinstance(probabilities, _Object):
         return list(probabilities.pairs)
@@ -333,9 +334,9 @@ def _list_probabilities(probabilities: object) -> list[tuple[Any, Any]]:
 
 
 def _translate_key(question: DecisionQuestion, key: object) -> str:
-    """Convert a key in a server's answer to one of the question's answers.
+    """Convert a key of a server's probabilities to the value of an option.
 
-    The key of a choice is already the answer. The key of a score is a level's position, such as "2". Raises
+    For a choice, the key is that value. For a score, it's the position of a level, such as "2". Raises
     `ValueError` if there's no such choice or level.
     """
     if question.kind == "choice":

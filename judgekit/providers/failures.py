@@ -25,15 +25,15 @@ Patterns: TypeAlias = list[tuple[re.Pattern[str], FailureKind]]
 
 
 def _read_kinds(column: str) -> dict[Any, FailureKind]:
-    """Map each value in a column of the table to its row's kind of failure."""
-    kinds = {}
+    """Map the values in one column of `_ROW_BY_FAILURE_KIND` to their rows' kinds of failure."""
+    kind_by_value = {}
     for kind, row in _ROW_BY_FAILURE_KIND.items():
         values = row.get(column, ())
         if isinstance(values, str):  # words separated by blanks
             values = values.split()
         for value in values:
-            kinds[value] = FailureKind(kind)
-    return kinds
+            kind_by_value[value] = FailureKind(kind)
+    return kind_by_value
 
 
 def _compile_patterns(section: str) -> Patterns:
@@ -111,17 +111,17 @@ def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> Gat
     that unchanged.
     """
     causes = _list_causes(error)
-    for cause in causes:
+    for cause in causes:  # the first one is the exception itself
         if isinstance(cause, GatewayError):
             return cause
 
-    words = _split_words(str(error)[:_MAX_ERROR_CHARS])
-    message = _clean_message(words.message) or type(error).__name__
+    parts = _split_words(str(error)[:_MAX_ERROR_CHARS])
+    message = _clean_message(parts.message) or type(error).__name__
     safe_message = hide_secrets(_shorten(message), secrets)
-    kind = _classify(causes, words.signs)
+    kind = _classify(causes, parts.signs)
     failure = GatewayError(kind, safe_message)
     failure.retry_after = _read_retry_after(error)
-    _note_objections(failure, words.signs)
+    _note_objections(failure, parts.signs)
     return failure
 
 
@@ -190,12 +190,12 @@ def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa:
 
 def make_stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
     """Build the failure for an error that a provider states in a response body."""
-    # `_split_words` reads the text of an exception, which ends with a body such as `{"error": …}`.
+    # Write the error as it would end an exception's text, because `_split_words` takes only text.
     body = json.dumps({"error": error}, ensure_ascii=False)
-    words = _split_words(body[:_MAX_ERROR_CHARS])
-    kind = _classify_words(words.signs) or _classify_status(status_of(error))
-    failure = GatewayError(kind, _shorten_to_line(words.message))
-    _note_objections(failure, words.signs)
+    parts = _split_words(body[:_MAX_ERROR_CHARS])
+    kind = _classify_words(parts.signs) or _classify_status(status_of(error))
+    failure = GatewayError(kind, _shorten_to_line(parts.message))
+    _note_objections(failure, parts.signs)
     return failure
 
 
@@ -236,7 +236,7 @@ def _find_status_word(error: dict[str, Any]) -> int | None:
 
 
 def _classify_status(status: int) -> FailureKind:
-    """Classify a failure by its HTTP status. If it isn't in the table, its hundreds decide."""
+    """Classify a failure by its HTTP status. Unknown ones below 500 are the client's fault."""
     if status in _KIND_BY_STATUS:
         return _KIND_BY_STATUS[status]
     is_client_error = status < 500  # noqa: PLR2004 - as HTTP divides its statuses
@@ -328,7 +328,7 @@ def _join_messages(errors: list[Any]) -> str | None:
 
 
 def _describe_problem(error: Any) -> str | None:  # noqa: ANN401 - any JSON
-    """Return an error's message, after the field that it's about if given, as in `body.messages: …`."""
+    """Return an error's message. If the error names a field, put that first, as in `body.messages: …`."""
     message = _find_message(error)
     if message is None or not isinstance(error, dict):
         return message
@@ -381,7 +381,7 @@ def _read_reply_limit(signs: str) -> int | None:
 
 
 def _get_limit(numbers: dict[str, Any]) -> int:
-    """Return the limit in a match, which has it either as `below` or as `most`."""
+    """Return the limit from a match's groups, which are either `below`, as in "less than 4097", or `most`."""
     below = numbers.get("below")
     if below is not None:
         return _parse_number(below) - 1
@@ -428,7 +428,7 @@ def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
 
 
 def _find_known_class(error: BaseException) -> str:
-    """Return the name of an exception's class, or of its closest base, that's in `KIND_BY_CLASS`, or ""."""
+    """Return the first class name in `KIND_BY_CLASS` among an exception's class and its bases, or ""."""
     for base in type(error).__mro__:
         if base.__name__ in KIND_BY_CLASS:
             return base.__name__

@@ -20,7 +20,7 @@ borrowed_gateway: ContextVar[Gateway | None] = ContextVar("gateway", default=Non
 
 
 def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
-    """List the models without a known price, by name. Can raise any error of importing litellm."""
+    """Return the names of the models without a known price. Raises if litellm can't be imported."""
     models = []
     for endpoint in endpoints:
         if endpoint.model not in models and not _has_price(endpoint):
@@ -139,12 +139,12 @@ def is_replaying(environ: Mapping[str, str]) -> bool:
 
 
 def open_gateway(environ: Mapping[str, str]) -> Gateway:
-    """Open a gateway for every kind of endpoint, or return the one that's already open, `borrowed_gateway`.
+    """Return one gateway for all kinds of endpoints: `borrowed_gateway` if it's set, or else a new router.
 
     If `JUDGEKIT_RECORD` names a file, all replies are recorded there.
     """
-    router = borrowed_gateway.get() or Router()
+    gateway = borrowed_gateway.get() or Router()
     recording_path = environ.get(replay.RECORD_VARIABLE, "").strip()
     if recording_path:
-        return replay.Recorder(router, Path(recording_path))
-    return router
+        return replay.Recorder(gateway, Path(recording_path))
+    return gateway

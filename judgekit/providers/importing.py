@@ -50,7 +50,7 @@ def _ignore_own_warnings() -> Iterator[None]:
     own_thread = threading.get_ident()
     original_warn = warnings.warn
     original_warn_explicit = warnings.warn_explicit
-    # A module may import our functions and call them after the block. Then they must ignore nothing.
+    # A module that's imported in the block may keep our functions. After the block, they must warn as usual.
     is_inside_block = True
 
     def is_ignored() -> bool:
@@ -77,7 +77,7 @@ def _ignore_own_warnings() -> Iterator[None]:
         yield
     finally:
         is_inside_block = False
-        # If other code has replaced our functions meanwhile, its own stay.
+        # Other code may have replaced our functions in the meantime. If so, keep its replacements.
         if warnings.warn is warn:
             warnings.warn = original_warn
         if warnings.warn_explicit is warn_explicit:

@@ -252,13 +252,13 @@ def _skip_bookkeeping(litellm: Any, endpoint: Endpoint) -> Iterator[None]:  # no
     """Inside the `with` block, litellm only computes prices and writes logs if someone needs them."""
     from litellm._internal_context import is_internal_call  # noqa: PLC0415 - imported lazily because it's slow
 
-    user_needs_both = _has_budget_or_callback(litellm)
+    user_needs_prices_and_logs = _has_budget_or_callback(litellm)
     # Without the profile's price, we use litellm's. The price of a decision is computed elsewhere.
     we_need_price = endpoint.price is None and not endpoint.decides
-    price_token = _needs_price.set(user_needs_both or we_need_price)
+    price_token = _needs_price.set(user_needs_prices_and_logs or we_need_price)
 
     # litellm doesn't log its internal calls, so present ours as internal unless the user needs the logs.
-    is_internal = is_internal_call.get() or not user_needs_both
+    is_internal = is_internal_call.get() or not user_needs_prices_and_logs
     log_token = is_internal_call.set(is_internal)
     try:
         yield
@@ -418,11 +418,9 @@ def _is_temporary(failure: Exception, _: int) -> bool:
 
 
 def _may_succeed_unchanged(failure: GatewayError) -> bool:
-    """Whether the same call may succeed the next time, as after a single reply in a wrong format.
-
-    If thinking has used up the tokens, the same call would fail again.
-    """
+    """Whether the same call may succeed the next time, because only the reply's format was wrong."""
     has_wrong_format = "unfit" in failure.objections
+    # If thinking has used up the tokens, the same call would fail again.
     has_used_up_tokens = "thinking" in failure.objections
     return has_wrong_format and not has_used_up_tokens
 
@@ -504,14 +502,15 @@ def _remember_weaker_format(endpoint: Endpoint, style: CallStyle) -> None:
 
 
 def _check_format(reply: Reply, endpoint: Endpoint, style: CallStyle) -> Reply:
-    """Return the reply. If it doesn't have the requested format, use a weaker output mode from now on.
+    """Use a weaker output mode from now on if a reply doesn't have the requested format.
 
-    Some providers accept a schema but don't enforce it. Only the code that reads the reply can notice that,
-    so it gets the function `reply.distrust`, which also weakens the output mode.
+    Returns the reply. Its reader can call `reply.distrust` to do the same if the reply doesn't fit the
+    schema.
     """
     use_weaker_format = partial(_remember_weaker_format, endpoint, style)
     if not _has_format(reply, style.mode):
         use_weaker_format()
+    # Some providers accept a schema but don't enforce it. We can't notice that here.
     should_fit_schema = reply.schema_enforced and style.mode == "json_schema"
     if should_fit_schema:
         return replace(reply, distrust=use_weaker_format)
@@ -693,9 +692,13 @@ def _can_fit(prompt: str, tokens: int) -> bool:
 
 
 def _weigh_chars(prompt: str) -> float:
-    """Count characters: a dense one as `_DENSE_WEIGHT`, and a long row of spaces or dashes as one."""
+    """Return a prompt's length, weighted for an estimate of its tokens.
+
+    A dense character, such as a Chinese one, weighs `_DENSE_WEIGHT`. A long row of spaces or dashes weighs as
+    much as a single one.
+    """
     shortened = _REPEATED_CHAR_PATTERN.sub(r"\1", prompt)
-    if shortened.isascii():
+    if shortened.isascii():  # no dense characters
         return len(shortened)
     dense_chars = len(_DENSE_CHAR_PATTERN.findall(shortened))
     other_chars = len(shortened) - dense_chars
@@ -784,10 +787,9 @@ async def _find_better_address(endpoint: Endpoint, end: float) -> str | None:
 async def _explain_missing(
     endpoint: Endpoint, profile: ApiProfile, call_message: str, end: float
 ) -> str:
-    """Explain a call's failure with "not found", and suggest a remedy.
+    """Explain why a call got a "not found" error, and suggest a remedy.
 
-    Either the address doesn't have the model, or the address has no chat API at all. `call_message` is the
-    call's error message, and `end` is the deadline.
+    `call_message` is the call's error message, and `end` is the deadline.
     """
     address = endpoint.api_base or profile.title
     bare_name = endpoint.model.removeprefix(profile.prefix)
@@ -796,6 +798,7 @@ async def _explain_missing(
     if offered_names and bare_name not in offered_names:
         return f"{address} has no model {endpoint.model}; it offers {_join_names(offered_names)}"
 
+    # A configured address that lists no models may not be the address of an API.
     may_lack_api = endpoint.api_base and not offered_names
     if may_lack_api:
         return await _explain_missing_api(endpoint, profile, call_message, end)
@@ -1117,7 +1120,7 @@ def _list_called_functions(message: Any) -> list[Any]:  # noqa: ANN401 - litellm
 def _choose_answer(content: str, tool_text: str, style: CallStyle) -> tuple[str, bool]:
     """Choose the message's content or our tool's arguments as the answer.
 
-    Also returns whether the provider should have enforced the schema in the answer.
+    Also returns whether the provider seems to have enforced the schema.
     """
     if tool_text and style.mode == "tool":
         return tool_text, True

@@ -552,9 +552,9 @@ def main() -> None:
 
 
 def _reserve_stdout() -> TextIO:
-    """Reserve stdout for the server's address, and return it as a file.
+    """Return stdout as a file to which only the server's address is written.
 
-    Everything else that's printed, such as by llama.cpp, goes to stderr from now on, which is the log.
+    Everything else that's printed, such as by llama.cpp, goes to the log instead: this process's stderr.
     """
     stdout = 1
     stderr = 2
@@ -570,8 +570,9 @@ def _exit_with_pipe() -> None:
 
 
 def _exit_with_parent(parent_pid: int) -> None:
-    """Exit when the parent has ended, as this process then gets another parent."""
-    # The end of stdin, a pipe from the parent, doesn't suffice: a fork of the parent can keep it open.
+    """Wait until the parent process has ended, and then exit."""
+    # A process gets another parent when its parent ends. Waiting for the end of stdin isn't enough, because
+    # a fork of the parent can keep that pipe open.
     while os.getppid() == parent_pid:
         time.sleep(1)
     os._exit(0)

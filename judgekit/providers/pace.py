@@ -79,8 +79,8 @@ class Pace:
     async def turn(self, end: float = inf) -> AsyncIterator[None]:
         """Wait for a turn: the permission for a call. The turn lasts until the `async with` block ends.
 
-        `end` is a time on the pace's clock. Raises `GatewayError` as soon as it's certain that there's no
-        turn before then.
+        `end` is the deadline for getting the turn, on the pace's clock. Raises `GatewayError` as soon as it's
+        certain to be missed.
         """
         granted = asyncio.get_running_loop().create_future()
         queue = self._queues.setdefault(caller.get(), deque())
@@ -90,9 +90,9 @@ class Pace:
             await granted
             yield
         finally:
-            # Even if the wait was cancelled, the turn may have been granted just before.
+            # Release the turn. It may have been granted just before the wait was cancelled.
             if _has_succeeded(granted):
-                self._in_flight -= 1
+                self._in_flight -= 1  # `take` has added it
             self._schedule()
 
     def note_success(self) -> None:
@@ -106,13 +106,15 @@ class Pace:
         self._limit = min(self._max_in_flight, raised_limit)
 
     def _count_rounds_to_raise(self) -> float:
-        """Return the rounds that raise the limit by one: the longer ago the last refusal was, the fewer."""
+        """Count the rounds of successful calls that raise the limit by one.
+
+        A round is as many calls as the limit. The longer ago the last refusal was, the fewer are needed.
+        """
         seconds_since_refusal = self._clock() - self._refused_at
         was_refused_recently = seconds_since_refusal < _SLOW_GROWTH_SECONDS
         if was_refused_recently:
             return float(_SLOW_GROWTH_ROUNDS)
-        # Later, the limit rises faster and faster: after 10 s, by one in a tenth of a round.
-        return 1 / seconds_since_refusal
+        return 1 / seconds_since_refusal  # for example, a tenth of a round after 10 s
 
     def note_refusal(self, seconds: float | None) -> None:
         """Lower the limit after a refused call, and pause for the `seconds` that the provider requests.
@@ -149,9 +151,9 @@ class Pace:
         return int(self._limit)
 
     def compute_wait(self) -> tuple[float, FailureKind, str]:
-        """Return the seconds until the next call is allowed, and the reason as a kind and a message.
+        """Return the seconds until pauses and the limit per minute allow a call, and the cause of the wait.
 
-        0 means that the next call only has to wait until there are fewer calls in flight.
+        The cause is a failure's kind and message. The limit of calls in flight is not considered here.
         """
         now = self._clock()
         self._forget_old_calls(now)
@@ -175,7 +177,10 @@ class Pace:
         return self._start_times[-self._per_minute] + _MINUTE
 
     def take(self, max_turns: int) -> int:
-        """Take up to `max_turns` turns, as many as are free now, and count them. Release them with `give`."""
+        """Take the turns that are free now, up to `max_turns`, and return their number.
+
+        The caller must release them with `give`.
+        """
         turns_taken = 0
         while turns_taken < max_turns and self._is_turn_free():
             self._in_flight += 1
@@ -197,10 +202,10 @@ class Pace:
     def _schedule(self) -> None:
         """Let waiting calls start if the limits allow it, and refuse those that can't start in time."""
         self._grant_turns()
-        seconds_to_wait, reason, why = self.compute_wait()
+        seconds_to_wait, kind, cause = self.compute_wait()
         if seconds_to_wait == 0 or not self._queues:
-            return
-        self._refuse_late_calls(seconds_to_wait, reason, why)
+            return  # calls that still wait are granted their turns when others end
+        self._refuse_late_calls(seconds_to_wait, kind, cause)
 
         # Run this again when the next call is allowed.
         if self._timer is not None:
@@ -228,15 +233,15 @@ class Pace:
             self._queues[caller_name] = queue
 
     def _refuse_late_calls(self, seconds: float, reason: FailureKind, why: str) -> None:
-        """Refuse the waiting calls whose deadline is within `seconds`: their `turn()` raises the failure."""
+        """Let the waiting calls fail whose deadline is less than `seconds` away."""
         problem = f"the next call is allowed in {seconds:.3g} s, after the deadline"
         message = f"{why}: no model was asked, because {problem}"
         for queue in self._queues.values():
-            for turn, end in queue:
-                is_too_late = self._clock() + seconds >= end
-                if is_too_late and not turn.done():
+            for granted, deadline in queue:
+                is_too_late = self._clock() + seconds >= deadline
+                if is_too_late and not granted.done():
                     failure = GatewayError(reason, message, retry_after=seconds, usage=Usage())
-                    turn.set_exception(failure)
+                    granted.set_exception(failure)  # `turn` raises it, which awaits this future
 
 
 def _has_succeeded(future: asyncio.Future[None]) -> bool:

@@ -91,9 +91,9 @@ def may_be_proxy(endpoint: Endpoint) -> bool:
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile) or not endpoint.api_base:
         return False
-    # A profile with both kinds of variables isn't for one provider: users name the address and the models.
     has_address_variable = bool(profile.base_env)
     has_model_variables = bool(profile.models_env.by_tier)
+    # If users set both the address and the models, the profile isn't for one certain provider.
     return has_address_variable and has_model_variables
 
 

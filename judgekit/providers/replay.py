@@ -116,14 +116,17 @@ def _find_models_with_tokens(lines: Sequence[RecordedLine]) -> set[str]:
 
 
 def _list_first_lines(lines: Sequence[RecordedLine]) -> list[RecordedLine]:
-    """List the lines about each tier's first subject, because other models may have judged later ones."""
-    first_subjects: dict[TierName, tuple[str, str]] = {}
+    """List each tier's lines about the first subject and rubric that it judged.
+
+    Later ones may have been judged by other models.
+    """
+    first_judged: dict[TierName, tuple[str, str]] = {}
     first_lines = []
     for line in lines:
-        subject = (line.subject, line.rubric)
-        if line.tier not in first_subjects:
-            first_subjects[line.tier] = subject
-        if subject == first_subjects[line.tier]:
+        judged = (line.subject, line.rubric)
+        if line.tier not in first_judged:
+            first_judged[line.tier] = judged
+        if judged == first_judged[line.tier]:
             first_lines.append(line)
     return first_lines
 

@@ -275,12 +275,12 @@ def _list_model_names(recorded: Tiers) -> list[str]:
 def _detect_panels(
     known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]
 ) -> Iterator[Panel]:
-    """Yield a panel for each usable provider, in order of preference.
+    """Yield a panel for each usable provider, in order of preference. The first one is used.
 
     A misconfigured provider has a panel without models, with the problem as its reason.
     """
     # Prefer servers at an address that the user has set.
-    postponed_panels = []
+    panels_with_problem = []
     for profile in _list_addressed(known, environ):
         models, problem = _find_models_at(profile, environ)
         if problem is None:
@@ -289,13 +289,14 @@ def _detect_panels(
 
         panel_with_problem = Panel({}, None, problem)
         if profile.provider == CUSTOM_PROVIDER:
-            # The user certainly wants this server, so report its problem rather than use another provider.
+            # The user certainly wants this server, so put its problem before all other providers.
             yield panel_with_problem
         else:
-            postponed_panels.append(panel_with_problem)
+            panels_with_problem.append(panel_with_problem)
 
     yield from _make_detected_panels(known, wanted, environ)
-    yield from postponed_panels
+    # These problems only matter if there's no other provider.
+    yield from panels_with_problem
 
 
 def _make_detected_panels(
@@ -319,19 +320,21 @@ def _make_detected_panels(
 def _make_panels_with_keys(
     usable: Sequence[Profile], chat_profiles: Sequence[LitellmProfile], environ: Variables
 ) -> Iterator[Panel]:
-    """Yield a panel for each provider whose profile lists models. Most of these need an API key.
+    """Yield a panel for each provider whose profile lists models, which most providers with an API key do.
 
-    If no profile lists models, yield panels of decision models. They come last because they give no reasons.
+    If there's no such provider, yield panels of decision models.
     """
     profiles_with_models = [profile for profile in chat_profiles if profile.models.by_tier]
     if not profiles_with_models:
+        # Decision models give no reasons for their decisions, so they're only used in this case.
         yield from _make_decider_panels(usable, environ)
         return
 
     for profile in profiles_with_models:
         problem = _explain_wrong_address(profile, environ)
         if problem:
-            # The first panel of all is used, so an empty one in front tells the user about a wrong address.
+            # Our caller uses the first panel it gets. If that's this empty one, it shows the user the
+            # problem.
             yield Panel(endpoints={}, provider=None, reason=problem)
         yield _make_panel(profile, profile.models.by_tier, environ)
 
@@ -442,14 +445,12 @@ def _fill_other_tiers(
     known: Sequence[Profile],
     environ: Variables,
 ) -> None:
-    """Add a provider's models to `endpoints`, for the tiers without models.
-
-    Decision models can't write texts, so if their provider names another one for that, use its models.
-    """
-    filling_profile = _find_writers(profile, known, environ) or profile
-    for tier, model in filling_profile.models.by_tier.items():
+    """Add a provider's models to `endpoints`, for the tiers without models."""
+    # A provider of decision models, which can't write texts, names a second provider that can. Prefer that.
+    text_profile = _find_writers(profile, known, environ) or profile
+    for tier, model in text_profile.models.by_tier.items():
         if tier not in endpoints:
-            endpoints[tier] = (endpoint(filling_profile, model, environ),)
+            endpoints[tier] = (endpoint(text_profile, model, environ),)
 
 
 def _must_stay_on_own_servers(profiles: Sequence[Profile], wanted: PanelRequest) -> bool:
@@ -684,13 +685,13 @@ def _explain_wrong_address(profile: Profile, environ: Mapping[str, str]) -> str 
 def _suggest_address(base: str) -> str:
     """Correct an address: `localhost:8000` becomes `http://localhost:8000/v1`.
 
-    Suggests https for other machines, and keeps a path.
+    Suggests https for other machines, and adds no `/v1` if there's a path.
     """
     _, _, after_scheme = base.partition("://")
     host_and_path = (after_scheme or base).rstrip("/")
-    path = "" if "/" in host_and_path else "/v1"
+    missing_path = "" if "/" in host_and_path else "/v1"
     scheme = "http" if _is_on_this_machine(host_and_path) else "https"
-    return f"{scheme}://{host_and_path}{path}"
+    return f"{scheme}://{host_and_path}{missing_path}"
 
 
 def _is_on_this_machine(host_and_path: str) -> bool:
@@ -742,21 +743,22 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
 def _explain_missing_variables(
     signs: registry.Detect, environ: Mapping[str, str], *, named: bool
 ) -> str | None:
-    """Explain which variables must be set for a provider, or return None if one group is set.
+    """Explain which variables must be set for a provider, or return None if one group of them is set.
 
-    The groups in `signs.named` serve other purposes, too. They only count if the provider is `named`.
+    The groups in `signs.named` are often set for another purpose, so they're ignored unless the user has
+    named the provider.
     """
-    counting_groups = list(signs.env)
+    accepted_groups = list(signs.env)
     if named:
-        counting_groups += signs.named
-    if _first_set_group(counting_groups, environ) is not None:
+        accepted_groups += signs.named
+    if _first_set_group(accepted_groups, environ) is not None:
         return None
-    if counting_groups:
-        return _suggest_groups(counting_groups)
+    if accepted_groups:
+        return _suggest_groups(accepted_groups)
 
-    # No group counts, so the provider is only usable if it's named.
-    would_be_usable_if_named = _first_set_group(signs.named, environ) is not None
-    if would_be_usable_if_named:
+    # The provider has only groups in `signs.named`, and the user hasn't named it.
+    is_only_unnamed = _first_set_group(signs.named, environ) is not None
+    if is_only_unnamed:
         return "used only where one of its models is named: in judge.tiers, or by --model"
     return _suggest_groups(signs.named)
 
@@ -846,11 +848,11 @@ def _explain_no_server_models(profile: Profile, server_models: list[str] | None)
 def _explain_no_models_at_address(
     profile: Profile, addressed_profiles: Sequence[AnyApi], environ: Mapping[str, str]
 ) -> str | None:
-    """Explain why there are no models at the user's address for a provider.
+    """Explain why there are no models at the address that the user set for a provider.
 
-    Returns None if there are some, or if the user hasn't set an address: then the provider isn't among
-    `addressed_profiles`.
+    Returns None if there are models there, or if the user set no address for the provider.
     """
+    # `addressed_profiles` are the ones for which the user set an address.
     for addressed_profile in addressed_profiles:
         if addressed_profile == profile:
             _, problem = _find_models_at(addressed_profile, environ)

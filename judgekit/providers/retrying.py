@@ -53,18 +53,18 @@ async def call(
     returns False, if there are no tries left, or if the next try would start after `seconds`.
     """
     started = time.monotonic()
-    # Most calls succeed immediately, so make the first call without tenacity, which is a fifth faster.
+    # Most calls succeed immediately, so make the first try without tenacity, which is a fifth faster.
     try:
         return await work()
-    except Exception as failure:  # noqa: BLE001 - raised again by the first attempt below
-        failures_to_repeat = [failure]
+    except Exception as failure:  # noqa: BLE001 - raised again in `attempt`
+        first_failure = [failure]  # a list, so that `attempt` can take it out
 
     from tenacity import AsyncRetrying  # noqa: PLC0415 - imported lazily because it takes 0.05 s
 
     async def attempt() -> Value:
-        # The call above was the first attempt, so tenacity's first attempt only repeats its failure.
-        if failures_to_repeat:
-            raise failures_to_repeat.pop()
+        # tenacity must count the try above, so its first attempt only raises that failure.
+        if first_failure:
+            raise first_failure.pop()
         return await work()
 
     seconds_left = seconds - (time.monotonic() - started)
@@ -108,7 +108,8 @@ def call_in_thread(
     from tenacity import Retrying  # noqa: PLC0415 - imported lazily because it takes 0.05 s
 
     def pause(pause_seconds: float) -> None:
-        sleep(pause_seconds)  # its result is dropped, because tenacity's types allow none
+        # tenacity's types want a function that returns None, but `sleep` may return something.
+        sleep(pause_seconds)
 
     rules = _build_rules(tries, should_retry, seconds)
     retrying = Retrying(sleep=pause, **rules)

@@ -101,11 +101,13 @@ def _is_inside_a_loop() -> bool:
 
 
 async def run_in_thread(work: Callable[[], Value]) -> Value:
-    """Run `work` in a daemon thread with the caller's context variables, and return the result."""
+    """Run `work` in a daemon thread with the caller's context variables, and return the result.
+
+    If the caller is cancelled, the work goes on, because a thread can't be stopped.
+    """
     context = copy_context()
     future: Future[Value] = Future()
-    # A thread can't be stopped, so the work goes on if the caller is cancelled. Mark the future as running,
-    # which can't be cancelled, so that its outcome can still be set.
+    # A running future can't be cancelled. So the thread can set the outcome even if the caller is cancelled.
     future.set_running_or_notify_cancel()
 
     def job() -> Callable[[], None]:
@@ -161,8 +163,8 @@ async def run_in_home_loop(
     The home loop is the event loop in which this process makes all calls to models. If the caller is
     cancelled, `work` is also cancelled, and has `patience` seconds to end.
     """
-    loop = _process.get().start_home().loop
-    if loop is asyncio.get_running_loop():
+    home_loop = _process.get().start_home().loop
+    if home_loop is asyncio.get_running_loop():
         return await work()
     has_ended = threading.Event()
 
@@ -172,10 +174,11 @@ async def run_in_home_loop(
         finally:
             has_ended.set()
 
-    future = asyncio.run_coroutine_threadsafe(work_and_note_end(), loop)
+    future = asyncio.run_coroutine_threadsafe(work_and_note_end(), home_loop)
     try:
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
+        # The cancellation has been passed on to `work` by `wrap_future`, but takes time in the other loop.
         if patience:
             await asyncio.to_thread(has_ended.wait, patience)
         raise

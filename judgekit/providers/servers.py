@@ -76,11 +76,11 @@ def collected_bodies(bodies: list[bytes]) -> Iterator[None]:
 @contextmanager
 def intercepted(
     intercept: Callable[[httpx.Request], httpx.Response | None],
-    edit_body: Callable[[bytes], bytes] = bytes,
+    edit_body: Callable[[bytes], bytes] = bytes,  # which changes nothing
 ) -> Iterator[None]:
     """Let `intercept` change or answer this task's requests inside the `with` block.
 
-    If `intercept` returns None, the request is sent. `edit_body` can change the response body.
+    If `intercept` returns None, the request is sent, and `edit_body` can change the body of the response.
     """
     intercept_token = _intercept.set(intercept)
     edit_token = _edit_body.set(edit_body)
@@ -91,7 +91,7 @@ def intercepted(
         _edit_body.reset(edit_token)
 
 
-@functools.cache
+@functools.cache  # so that a class is patched only once
 def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
     """Patch an HTTP transport class, so that a task can intercept its requests and limit the responses' size.
 
@@ -99,11 +99,11 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
     """
     send_unbounded: Callable[..., Awaitable[httpx.Response]] = transport.handle_async_request
 
-    async def handle(self: Any, request: httpx.Request) -> httpx.Response:  # noqa: ANN401 - of that class
-        """Intercept a request or send it, with a bounded reply if the task has a limit."""
-        own_response = await _intercept_request(request)
-        if own_response is not None:
-            return _normalise_chat(own_response)
+    async def handle(self: Any, request: httpx.Request) -> httpx.Response:  # noqa: ANN401 - an instance of `transport`
+        """Answer a request as the current task wants: intercepted, limited in size, or unchanged."""
+        substitute = await _intercept_request(request)
+        if substitute is not None:
+            return _normalise_chat(substitute)
 
         max_bytes = _max_bytes.get()
         if max_bytes is None:  # the task has no limit
@@ -278,7 +278,10 @@ def models(bases: Sequence[str], seconds: float = LIST_TIMEOUT_SECONDS) -> list[
 
 
 async def _list_chat_models(base: str, seconds: float) -> list[str] | None:
-    """List the chat models at one address, or return None."""
+    """List the chat models at an address on this machine.
+
+    Returns None if the address is elsewhere, or if it doesn't list models within `seconds`.
+    """
     if urlsplit(base).scheme != "http" or not is_loopback(base):
         return None
 

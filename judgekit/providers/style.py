@@ -136,7 +136,8 @@ class CallStyle(NamedTuple):
     ) -> CallStyle | None:
         """Return a style that limits replies to the number of tokens that a failure names.
 
-        Returns None if that wouldn't help.
+        Returns None if this number is too small, isn't lower than now, or if the style has such a limit
+        already.
         """
         max_tokens = failure.max_reply_tokens or 0  # callers have checked that there's a number
         needed_tokens = min(_MIN_ROOM_TOKENS, request.max_tokens)
@@ -145,11 +146,11 @@ class CallStyle(NamedTuple):
         if is_too_small or is_not_lower:
             return None
 
-        # "cap" means that it's the model's own limit. Otherwise, it's what this prompt leaves of the context.
+        # "cap" means that the number is the model's own limit (`most_tokens`). Otherwise, it's the number of
+        # tokens that this prompt leaves in the context (`room`).
         is_limit_of_model = "cap" in failure.objections
         known_limit = self.most_tokens if is_limit_of_model else self.room
-        # If the style has this limit already, the provider has refused even that, so a new one wouldn't help.
-        if known_limit is not None:
+        if known_limit is not None:  # it was refused although the request kept to it
             return None
         if is_limit_of_model:
             return self._replace(most_tokens=max_tokens)

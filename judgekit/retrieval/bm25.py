@@ -492,7 +492,7 @@ def _compute_damping(length: int, average: float, profile: Profile) -> float:
 
 
 def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile) -> None:
-    """Set an entry's weighted term frequencies, and with sections, the terms' positions."""
+    """Set an entry's weighted term frequencies. If it has sections, also set the terms' positions."""
     entry.frequencies.clear()
     entry.title_frequencies.clear()
     entry.body_places.clear()
@@ -504,16 +504,21 @@ def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile
             matches = find_pattern(text, pattern, profile.bm25["prefix"])
             _count_matches(entry, number, matches, starts, profile.weights)
 
-    # FTS5 found these terms in the unread rest of the body.
+    # A term that FTS5 found, but that isn't in the text, must be in the unread rest of the body.
+    # Count it once.
     for number in entry.indexed_terms:
         entry.frequencies.setdefault(number, profile.weights["body"])
 
 
 def _join_for_patterns(columns: Sequence[str]) -> tuple[str, tuple[int, int, int]]:
-    """Join an entry's columns, with spaces around each. Also returns where all but the title start."""
+    """Join an entry's columns, with spaces around each.
+
+    Returns the text, and the positions in it where the tags, the parts and the body start.
+    """
     title, tags, body, parts = columns
     # Separate the columns by a line break, so that no phrase matches across columns.
     text = f" {title} \n {tags} \n {parts} \n {body} "
+    # Each start is that of the space before the column.
     tags_start = len(title) + 3  # two spaces and the line break
     parts_start = tags_start + len(tags) + 3
     body_start = parts_start + len(parts) + 3
@@ -582,10 +587,10 @@ def _add_passages(
 def _sort_long_entries(
     hits: Sequence[Candidate], entries: Sequence[_Entry]
 ) -> list[tuple[Candidate, _Entry]]:
-    """Return the hits for entries with sections, together with these entries, best first."""
+    """Pair each hit with its entry, keep the long entries, and sort the pairs best first."""
     long_pairs = []
     for hit, entry in zip(hits, entries, strict=True):
-        if entry.section_count:
+        if entry.section_count:  # only long entries have sections
             long_pairs.append((hit, entry))
     long_pairs.sort(key=lambda pair: -pair[0].bm25)
     return long_pairs
@@ -651,17 +656,17 @@ def _add_best_passage(
     """
     sections = entry.passages or []
     scores = _score_passages(sections, entry, part, profile, average)
-    best_score = max(scores, default=0.0)
+    best_score = max(scores, default=0.0)  # maybe of a section that matches only by the title
     hit.bm25 = (hit.bm25 + SECTION_WEIGHT * best_score) / (1 + SECTION_WEIGHT)
 
     # Don't list sections that match only because of the entry's title.
-    numbers = [number for number, section in enumerate(sections) if section.frequencies]
-    if not numbers:
+    matching_numbers = [number for number, section in enumerate(sections) if section.frequencies]
+    if not matching_numbers:
         return
 
-    numbers.sort(key=lambda number: -scores[number])
-    best_section = sections[numbers[0]]
-    _list_sections(hit, sections, numbers, scores)
+    matching_numbers.sort(key=lambda number: -scores[number])
+    best_section = sections[matching_numbers[0]]
+    _list_sections(hit, sections, matching_numbers, scores)
     _limit_matches(hit, part, best_section)
     hit.passage_stem_count = best_section.word_count
     hit.passage = _join_columns(

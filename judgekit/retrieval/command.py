@@ -64,10 +64,9 @@ def search(
     seconds: float,
     options: dict[str, Any],
 ) -> RankedCandidates:
-    """Find candidates for a query with a user's program, or without one in the stores at `roots`.
+    """Find candidates for a query by the user's program. Without a program, search the stores at `roots`.
 
-    If the program fails, the stores are searched, and `degraded` contains the reason. `options` are for the
-    built-in search, which also finds the pinned memories.
+    If the program fails, the stores are searched too, and `degraded` contains the reason.
     """
     if not command:
         return _search_stores(query, roots, options, problem=None)
@@ -77,6 +76,7 @@ def search(
     except CommandError as error:
         problem = f"retrieval.command: {error}; the built-in index answers instead"
         return _search_stores(query, roots, options, problem=problem)
+    # Pinned memories come from the stores, even if a program searches.
     return _add_pinned(candidates, roots, options)
 
 
@@ -201,18 +201,22 @@ def _find_script(argv: list[str]) -> str:
 
 
 def _parse_items(text: str) -> list[Any]:
-    """Parse a program's candidates, given as one JSON object or as JSON lines; raises `CommandError`."""
+    """Parse a program's candidates, given as `{"candidates": [...]}` or as JSON lines.
+
+    Raises `CommandError` for any other form.
+    """
     if not text.strip():
         return []
 
     try:
         data = quickjson.loads(text)
-    except ValueError:
+    except ValueError:  # there are multiple lines, or it's no JSON at all
         return _parse_lines(text)
 
     items = None
     if isinstance(data, dict):
-        items = data.get("candidates", [data])  # by default, it's a single candidate
+        # Without `candidates`, it's the only one of the JSON lines, so a candidate itself.
+        items = data.get("candidates", [data])
     if not isinstance(items, list):
         raise CommandError(f"candidates: not a list; {_EXPECTED_OUTPUT_MESSAGE}")
     return items

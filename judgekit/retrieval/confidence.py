@@ -306,14 +306,14 @@ def compute_rarity(
 def measure_nearness(words: Sequence[str], tokens: Iterable[str]) -> float:
     """Return the fraction of adjacent query `words` that are near each other in `tokens`, 0..1.
 
-    With more than `MAX_PAIRS` pairs, that many near ones are enough for 1.
+    In a long query, `MAX_PAIRS` near pairs are enough for 1.
     """
     if len(words) <= 1:  # a single word has no neighbour
         return 0.0
 
     number_by_word = {word: number for number, word in enumerate(words)}
     last_positions: dict[int, int] = {}  # in `tokens`, by the word's number
-    near_pairs = set()  # pairs by the number of the first word
+    near_pairs = set()  # the number of each pair's first word
     for position, token in enumerate(tokens):
         number = number_by_word.get(token)
         if number is None:
@@ -364,7 +364,7 @@ def _make_sort_key(
 ) -> tuple[float, ...]:
     """Return a key that sorts hits in force first, then by score and confidence, category and age.
 
-    `priorities` has a number for each category, from the most important one.
+    In `priorities`, the most important category is 0.
     """
     is_out_of_force = hit.status != ""
     score = round(hit.score / best_score + CONFIDENCE_WEIGHT * hit.confidence, _SCORE_DIGITS)
@@ -378,9 +378,8 @@ def rate_hits(
 ) -> None:
     """Set the features and confidence of each hit for a query. The store has `documents` entries.
 
-    The evidence for an entry is the logarithm of a likelihood ratio. Each of its terms counts as its rarity
-    (Robertson and Spärck Jones, "Relevance weighting of search terms", 1976), but less if it's only in the
-    body.
+    A hit's evidence is the logarithm of a likelihood ratio: the sum of its terms' rarities (Robertson and
+    Spärck Jones, "Relevance weighting of search terms", 1976). A term that's only in the body counts less.
     """
     rarities = [term.rarity for term in terms]
     words = _list_single_words(terms)
@@ -391,9 +390,10 @@ def rate_hits(
     rivals_by_terms = _find_rivals(hits, evidences)
 
     for hit, evidence in zip(hits, evidences, strict=True):
-        # The rivals share a term with the hit, and include itself unless it's out of force.
+        # The evidence of all hits in force that share a term with this one.
         rivals = rivals_by_terms[frozenset(hit.matched_terms)]
         if hit.status:
+            # The functions below expect the hit itself among them, and it's not in force.
             rivals = [*rivals, evidence]
 
         hit.features = {
@@ -494,16 +494,16 @@ def _finish_confidences(
     if not ranked:
         return
 
-    request = 1.0  # the probability that the prompt's part asks for something
+    request_probability = 1.0
     if prompt_part is not None:
-        request = estimate_request(ranked, prompt_part, profile)
+        request_probability = estimate_request(ranked, prompt_part, profile)
 
     _smooth_in_force(ranked)
     for hit in ranked:
-        _set_confidence(hit, hit.confidence * request, profile)
+        _set_confidence(hit, hit.confidence * request_probability, profile)
 
     if prompt_part is not None:
-        _finish_prompt(ranked, prompt_part, request)
+        _finish_prompt(ranked, prompt_part, request_probability)
 
 
 def _smooth_in_force(ranked: Sequence[Candidate]) -> None:
@@ -527,10 +527,9 @@ def _finish_prompt(ranked: Sequence[Candidate], prompt_part: Part, request: floa
 
 
 def smooth_confidences(confidences: Iterable[float]) -> list[float]:
-    """Make confidences decrease: neighbours in the wrong order get their mean.
+    """Make sure that no confidence exceeds the one before. Neighbours in the wrong order get their mean.
 
-    This is isotonic regression by pooling adjacent violators (Ayer and others, 1955). The order is evidence
-    as well, so the truth lies in between.
+    This is isotonic regression by pooling adjacent violators (Ayer and others, 1955).
     """
     pools: list[tuple[float, int]] = []  # the sum and number of pooled neighbours
     for confidence in confidences:
@@ -559,7 +558,7 @@ def _stands_out(ranked: Sequence[Candidate], part: Part) -> bool:
     if first_hit.status:  # it's out of force
         return False
 
-    # Two uncommon words are enough. A single one must be in the title, and be much of what the part says.
+    # A single uncommon word isn't enough, unless it's the part's main word and in the hit's title.
     has_several_words = _count_uncommon(first_hit, part) >= SEVERAL_TERMS
     fits = has_several_words or _has_main_word_in_title(first_hit, part)
     if not fits:
@@ -612,33 +611,32 @@ def _find_rivals(
 def _group_by_terms(
     hits: Sequence[Candidate], evidences: Sequence[float]
 ) -> dict[frozenset[int], list[float]]:
-    """Group the evidence of the hits by their matched terms.
-
-    A prompt doesn't mean a superseded entry, so hits out of force add their terms but no evidence.
-    """
+    """Group the evidence of the hits in force by their matched terms. The others get a group as well."""
     evidences_by_terms: dict[frozenset[int], list[float]] = {}
     for hit, evidence in zip(hits, evidences, strict=True):
+        # A hit out of force needs a group too, even an empty one, because its rivals are looked up by it.
         group = evidences_by_terms.setdefault(frozenset(hit.matched_terms), [])
         is_in_force = not hit.status
-        if is_in_force:
+        if is_in_force:  # a prompt doesn't mean a superseded entry
             group.append(evidence)
     return evidences_by_terms
 
 
 def _set_confidence(hit: Candidate, confidence: float, profile: Profile) -> None:
     """Set a hit's confidence and label. A damaged file never gets the label "high"."""
-    labels = profile.labels
+    thresholds = profile.labels
     if hit.is_damaged:
-        hit.confidence = min(confidence, labels["medium"])
+        hit.confidence = min(confidence, thresholds["medium"])
     else:
         hit.confidence = confidence
 
-    label = choose_label(hit.confidence, labels)
-    # A profile may have the same limit for "medium" and "high". Then that limit is "high".
+    label = choose_label(hit.confidence, thresholds)
+    # If a profile has the same threshold for "medium" and "high", the lowered confidence still reaches
+    # "high".
     if hit.is_damaged and label == "high":
         label = "medium"
     hit.confidence_label = label
-    hit.worth_mentioning = hit.confidence >= labels["mention"]
+    hit.worth_mentioning = hit.confidence >= thresholds["mention"]
 
 
 def choose_label(confidence: float, thresholds: Mapping[str, float]) -> str:
@@ -693,10 +691,10 @@ def unfold_alike(hits: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _says_the_same(newer: Candidate, older: Candidate, *, same_terms: bool) -> bool:
-    """Whether the newer text only adds to the older one.
+    """Whether the newer text makes the older one superfluous.
 
-    If both hits have the same query terms (`same_terms`), it's enough that they share most words. Otherwise,
-    they may be about two servers, for example, and the query names only one of them.
+    It does if it only adds to it. If both hits have the same query terms (`same_terms`), it's enough that
+    they share most words.
     """
     shorter, longer = sorted((newer.stem_count, older.stem_count))
     if shorter < MIN_KEPT_SHARE * longer:  # their lengths already differ too much
@@ -705,6 +703,7 @@ def _says_the_same(newer: Candidate, older: Candidate, *, same_terms: bool) -> b
     overlap = _get_wording(newer).compare(_get_wording(older))
     if overlap.is_addition:
         return True
+    # With different query terms, similar texts may be about different things, such as two servers.
     return same_terms and overlap.is_alike
 
 

@@ -72,9 +72,10 @@ def _build_in_memory(root: str, profiles: Profiles) -> Index:
 
 
 def _choose_fuller_index(index: Index) -> Index:
-    """Return the index, or while it's half-built, an earlier version's complete one, if any."""
-    has_been_whole = index.was_whole or not index.pending_count
-    if has_been_whole:
+    """Return the index. While it's built for the first time, return an earlier version's if there's one."""
+    # After the first time, only changed files are pending, so it's still fuller.
+    has_been_complete = index.was_whole or not index.pending_count
+    if has_been_complete:
         return index
 
     earlier_index = _open_earlier(index)
@@ -272,13 +273,13 @@ def _list_changed_watched(index: Index, rows: Iterable[tuple[Any, ...]]) -> list
 
 
 def _read_next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
-    """Read the watched paths to check now. Also returns the last folder's number.
+    """Read the watched paths to check now, and the number of the last folder among them.
 
-    If there are too many folders, only the next ones after `last` are checked. The number is 0 after the last
-    folder, so that the next query starts over.
+    If there are too many folders, these are only the next ones after number `last`. At the end, the number
+    returned is 0, so that the next query starts over.
     """
     execute = index.connection.execute
-    if index.folders <= FOLDERS_PER_QUERY:
+    if index.folders <= FOLDERS_PER_QUERY:  # all are checked each time, so `last` doesn't matter
         return execute(_WATCHES_QUERY).fetchall(), last
 
     rows = execute(
@@ -291,8 +292,8 @@ def _read_next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], 
     if is_end:
         return rows, 0
 
-    *_, number = folder_rows[-1]
-    return rows, number
+    *_, last_number = folder_rows[-1]  # the number is the last column
+    return rows, last_number
 
 
 def _read_next_files(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
@@ -310,17 +311,18 @@ def _read_next_files(index: Index, last: int) -> tuple[list[tuple[Any, ...]], in
 
 
 def _read_position(path: str) -> tuple[int, int, int]:
-    """Read the numbers of the last file and folder checked, and of the queries since everything was listed.
+    """Read where the last query's checks ended: the file's number, the folder's number, and a query count.
 
-    All are 0 if the file at `path` is missing or damaged, so that the checks start over.
+    The count is of the queries since everything was listed. If the file at `path` is missing or damaged, all
+    three are 0, so the checks start over.
     """
     try:
         with open(path, "rb") as stream:
             fields = stream.read(100).split()
-        file, folder, queries = [int(field) for field in fields]
+        last_file, last_folder, query_count = [int(field) for field in fields]
     except (OSError, ValueError):
         return 0, 0, 0
-    return file, folder, queries
+    return last_file, last_folder, query_count
 
 
 def _write_position(path: str, file: int, folder: int, queries: int) -> None:
@@ -368,15 +370,15 @@ def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> l
 def recheck(index: Index, file_paths: Iterable[str]) -> bool:
     """Read changed files again before they're shown. Returns whether the query must be repeated.
 
-    An earlier version's index isn't changed. Afterwards, its `outdated` contains the changed files' paths.
+    The index of an earlier version is read-only, so its changed files are only added to `index.outdated`.
     """
     index.outdated_paths.clear()
-    query = f"{_FILES_QUERY} WHERE path = ?"
+    select_file = f"{_FILES_QUERY} WHERE path = ?"
     rows: list[tuple[Any, ...]] = []
     for file_path in file_paths:
-        rows += index.connection.execute(query, (file_path,)).fetchall()
+        rows += index.connection.execute(select_file, (file_path,)).fetchall()
 
-    if index.is_earlier:  # this index is read-only, so only exclude entries that changed
+    if index.is_earlier:
         _add_outdated(index, rows)
         return False
 

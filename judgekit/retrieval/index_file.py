@@ -135,15 +135,17 @@ class Index:
         self.connection = connection
         self.root = root
         self.profiles = profiles
-        self.path = path  # None if it's in memory
-        self.left_out_count = 0  # how many files are too many to be read into memory
-        # The paths of entries that no longer match their files.
+        self.path = path  # None if the index is in memory
+        # The number of files not read, because an index in memory has a limit.
+        self.left_out_count = 0
+        # The paths of files that changed after they were indexed.
         self.outdated_paths: set[str] = set()
         self.trouble: str | None = None  # a line about why nothing can be searched
-        self.version = VERSION  # an earlier version is only read, never written
-        # Whether it ever had all files of the store. Until then, an earlier version's index may know more.
+        self.version = VERSION  # an index with an earlier version is only read, never written
+        # Whether the index has ever been complete. Until then, queries use an earlier version's, if there is
+        # one.
         self.was_whole = False
-        # The store's languages, most frequent first. Rare ones are those of few entries.
+        # The store's languages, most frequent first. Languages with few entries are in `rare_languages`.
         self.languages: list[Language] = []
         self.rare_languages: list[Language] = []
 
@@ -164,9 +166,9 @@ class Index:
         return self.version < VERSION
 
     def load_earlier(self, about: dict[str, Any], version: int, pending: int) -> None:
-        """Set the fields for an earlier version's index.
+        """Set the fields for the index of an earlier version, which is used until the new one is complete.
 
-        It answers until the new index has been whole, which still lacks `pending` files.
+        `pending` is the number of files that the new index still lacks.
         """
         self.version = version
         facts: dict[str, Any] = {"languages": ""}  # missing before `LANGUAGES_VERSION`

@@ -53,9 +53,9 @@ class Part:
         self.text = text
         self.terms = terms
         self.is_statement = is_statement
-        # Of the whole prompt
-        self.part_count = 1  # the number of its parts
-        self.sentence_count = 1  # the number of its sentences that have terms
+        # `parse` sets these when it has split the whole prompt.
+        self.part_count = 1  # how many parts the prompt has
+        self.sentence_count = 1  # how many sentences with terms the prompt has
 
 
 class _Word:
@@ -78,7 +78,7 @@ class _Vocabulary:
         self._terms_by_token: dict[str, list[Term]] = {}
 
     def look_up(self, token: str) -> list[Term]:
-        """Return a token's terms. Terms shared with other tokens are the same objects."""
+        """Return a token's terms. If tokens have a term in common, they get the same object."""
         if token not in self._terms_by_token:
             shared_terms = []
             for term in terms.make_terms(token, *self.languages):
@@ -252,9 +252,9 @@ def _is_short(words: list[_Word]) -> bool:
 
 def _list_windows(words: list[_Word]) -> list[list[_Word]]:
     """List overlapping windows of `WINDOW_WORDS`, starting `STEP_WORDS` apart. The last may be shorter."""
-    last_start = max(len(words) - WINDOW_WORDS, 0)
-    # Go one step beyond the last start, since a range excludes its end.
-    starts = range(0, last_start + STEP_WORDS, STEP_WORDS)
+    last_full_start = max(len(words) - WINDOW_WORDS, 0)
+    # If words remain after the last full window, a shorter one starts one step later.
+    starts = range(0, last_full_start + STEP_WORDS, STEP_WORDS)
     return [words[start : start + WINDOW_WORDS] for start in starts]
 
 

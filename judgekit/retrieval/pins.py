@@ -72,7 +72,7 @@ def _list_path_names(path: str) -> list[str]:
 
 def _find_nearest(pin: str, pairs_by_name: dict[str, set[str]]) -> str | None:
     """Return the name nearest to a pin, or None if none is near."""
-    # A full comparison takes long, so only compare the names that share most pairs of letters.
+    # A full comparison takes long, so only compare the few names with the most letter pairs in common.
     pairs = _pair_letters(pin)
     likeliest_first = sorted(pairs_by_name, key=lambda name: -len(pairs & pairs_by_name[name]))
     matches = difflib.get_close_matches(pin, likeliest_first[:_MAX_COMPARED_NAMES], n=1)

@@ -249,7 +249,7 @@ def _list_irregular_forms(file: LanguageFile) -> list[tuple[str, str]]:
 def _compile_step(step: Step) -> str:
     """Compile a stemmer's step to text that's quick to parse, such as `3 ing: ies:y`.
 
-    The number is that of letters that must remain. Then come the endings with their replacements.
+    This drops `ing` and replaces `ies` by `y` if at least 3 letters are left of the word.
     """
     replacements = {fold(ending): "" for ending in step.drop}
     for ending, replacement in step.replace.items():

@@ -210,7 +210,7 @@ class Store:
             listing.problems.append(f"{self.root}: {problem}")
 
     def _is_file_inside(self, name: str, entry: os.DirEntry[str], listing: Listing) -> bool:
-        """Whether an entry is a file in the store, or a link to one. Others may be problems."""
+        """Whether an entry is a file, or a link to a file in the store. A link out of it is a problem."""
         try:
             is_file = entry.is_file()
             is_link = entry.is_symlink()
@@ -220,7 +220,7 @@ class Store:
         if not is_file:
             return False
         if is_link:
-            return self._check_inside(name, listing)
+            return self._check_inside(name, listing)  # adds the problem
         return True
 
     def _check_inside(self, relative: str, listing: Listing) -> bool:
@@ -234,7 +234,7 @@ class Store:
 def _list_record_folders(profiles: Profiles) -> set[str]:
     """List the folders for records in all kinds of store, such as `decisions`.
 
-    Any kind of store looks into these, since a first record there changes the kind.
+    Every store looks into all of them, because the first record in one can turn it into another kind.
     """
     folders = set()
     for profile in profiles.by_kind.values():

@@ -320,11 +320,12 @@ class _Spread(dict[int, str]):
     """A table for `str.translate` that separates characters of scripts without spaces, for FTS5."""
 
     def __missing__(self, code: int) -> str:
+        """Choose and cache the replacement: a gap follows each character of a script without spaces."""
         if len(self) >= _MAX_CACHED_CHARS:
             self.clear()
         char = chr(code)
-        has_spaces = _SCRIPT_BY_CHAR[char] in (SPACED_SCRIPT, HANGUL)
-        replacement = char if has_spaces else f"{char}{GAP}"
+        script_has_spaces = _SCRIPT_BY_CHAR[char] in (SPACED_SCRIPT, HANGUL)
+        replacement = char if script_has_spaces else f"{char}{GAP}"
         self[code] = replacement
         return replacement
 

@@ -148,14 +148,14 @@ def _sort_key(hit: Candidate) -> tuple[bool, float]:
 def _move_pinned(
     ranked: RankedCandidates, pins: Sequence[str], candidate_by_pin: Mapping[str, Candidate]
 ) -> None:
-    """Move pinned candidates to `ranked.pinned`, in the order of the pins."""
-    pinned: dict[str, Candidate] = {}
+    """Set `ranked.pinned` in the order of the pins, and drop its files from the other candidates."""
+    pinned_by_file: dict[str, Candidate] = {}  # two pins can name the same file
     for pin in pins:
         if pin in candidate_by_pin:
             candidate = candidate_by_pin[pin]
-            pinned[candidate.file] = candidate
-    ranked.pinned = list(pinned.values())
-    ranked.candidates[:] = [hit for hit in ranked.candidates if hit.file not in pinned]
+            pinned_by_file[candidate.file] = candidate
+    ranked.pinned = list(pinned_by_file.values())
+    ranked.candidates[:] = [hit for hit in ranked.candidates if hit.file not in pinned_by_file]
 
 
 def _note_missing_pins(
@@ -215,7 +215,7 @@ def may_be_searched(root: str, folder: str, project_prefix: str, trusted: Collec
 def resolve_root(root: str, project: str) -> str:
     """Return the absolute path of a configured root, which may not exist.
 
-    If only the main working tree of a linked worktree has the folder, that's returned.
+    In a linked worktree, a folder missing there is looked up in the main working tree.
     """
     project_folder = os.path.abspath(project)
     if root == AUTO_ROOT:

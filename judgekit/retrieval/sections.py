@@ -131,15 +131,16 @@ def _add_pieces(
 
 
 def _drop_bare_headings(sections: Sequence[Section], text: str) -> list[Section]:
-    """Drop sections that are only a heading, if the next section's heading includes this heading."""
+    """Drop sections that are only a heading, if the next section is below that heading."""
     kept_sections = []
     for section, next_section in zip_longest(sections, sections[1:]):
         lines = text[section.start : section.end].split("\n")
         filled_lines = [line for line in lines if line.strip()]
         is_bare = section.heading != "" and len(filled_lines) <= 1
-        prefix = section.heading + HEADING_SEPARATOR
-        is_repeated = next_section is not None and next_section.heading.startswith(prefix)
-        if not (is_bare and is_repeated):
+        # A section's heading begins with the headings above it, so the next section repeats this one.
+        path_prefix = section.heading + HEADING_SEPARATOR
+        is_next_below = next_section is not None and next_section.heading.startswith(path_prefix)
+        if not (is_bare and is_next_below):
             kept_sections.append(section)
     return kept_sections
 

@@ -67,16 +67,17 @@ _DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
 
 def stem_text(text: str, language: Language) -> list[str]:
     """Return the stems of the words in `text`, in order, without stop words."""
-    forms_by_word = language.forms  # a cache
-    if len(forms_by_word) > _MAX_CACHED_WORDS:
-        forms_by_word.clear()
+    stems_by_word = language.forms  # a cache
+    if len(stems_by_word) > _MAX_CACHED_WORDS:
+        stems_by_word.clear()
+
     text_stems: list[str] = []
     for word in split_words(fold(text)):
-        forms = forms_by_word.get(word)
-        if forms is None:
-            forms = _list_indexed_forms(word, language)
-            forms_by_word[word] = forms
-        text_stems += forms
+        word_stems = stems_by_word.get(word)
+        if word_stems is None:
+            word_stems = _list_indexed_forms(word, language)
+            stems_by_word[word] = word_stems
+        text_stems += word_stems
 
     return text_stems
 
@@ -134,10 +135,10 @@ def cut_endings(word: str, steps: Sequence[Endings]) -> str:
 
 
 def _cut_ending(word: str, step: Endings) -> str:
-    """Replace the longest of a step's endings that leaves at least `least_letters` before it."""
-    least_letters, longest_ending, replacements = step
-    longest = min(longest_ending, len(word) - least_letters)
-    for length in range(longest, 0, -1):
+    """Replace the longest of a step's endings that leaves enough letters before it."""
+    min_letters_before, max_ending_length, replacements = step
+    max_length = min(max_ending_length, len(word) - min_letters_before)
+    for length in range(max_length, 0, -1):
         replacement = replacements.get(word[-length:])
         if replacement is not None:
             return word[:-length] + replacement
@@ -204,7 +205,7 @@ def _may_have_signs(text: str) -> bool:
 
 
 def has_runs(word: str) -> bool:
-    """Whether a word has runs of characters, such as Chinese or Korean ones, that are cut further."""
+    """Whether a word has Chinese, Korean or similar characters, which are indexed in smaller pieces."""
     if word.isascii():
         return False
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
@@ -213,10 +214,10 @@ def has_runs(word: str) -> bool:
 
 
 def add_gaps(text: str) -> str:
-    """Put an invisible gap behind each character in a script without spaces, such as Chinese.
+    """Put an invisible gap after each Chinese character, and others of scripts without spaces.
 
-    FTS5 finds only whole words and their beginnings. With the gaps, each character is a word, and a pair of
-    them a phrase.
+    FTS5 finds only whole words and their beginnings. The gaps make each such character a word of its own,
+    and two neighbours can be searched as a phrase.
     """
     if text.isascii():
         return text
@@ -271,19 +272,21 @@ def _mark_consonants(word: str) -> str:
     """Write Y for each consonant y: at the start of the word and after a vowel."""
     marked = ""
     for char in word:
-        is_consonant = not marked or marked[-1] in _VOWELS
-        marked += "Y" if char == "y" and is_consonant else char
+        would_y_be_consonant = not marked or marked[-1] in _VOWELS
+        marked += "Y" if char == "y" and would_y_be_consonant else char
     return marked
 
 
 def _find_region_starts(word: str) -> tuple[int, int]:
-    """Find the starts of the regions R1 and R2. Most endings are removed only inside one of them.
+    """Find the starts of the regions R1 and R2.
 
-    R1 starts after the first consonant that follows a vowel: `hop|ing`. R2 starts in the same way, but inside
-    R1. So the stem doesn't get too short.
+    Most endings are removed only inside one of them, so that the stem doesn't get too short.
     """
     shape = word.translate(_VOWEL_SHAPE_TABLE)  # a `v` for each vowel, a `c` for each consonant
+    # R1 starts after the first consonant that follows a vowel, as in `hop|ing`, except for a few listed
+    # words.
     r1 = _find_listed_r1(word) or _find_region_start(shape, 0)
+    # R2 is found by the same rule inside R1.
     r2 = _find_region_start(shape, r1)
     return r1, r2
 
@@ -341,16 +344,14 @@ def _replace_ending(
 
 
 def _strip_last_letter(word: str, r1: int, r2: int) -> str:
-    """Remove a final `e`, or the second `l` of `ll`. A short word such as `hope` keeps its `e`.
-
-    In R2 the letter is always removed; outside it only an `e` in R1, unless a short syllable needs it.
-    """
+    """Remove a final `e`, or the second `l` of `ll`, if it's far enough from the word's start."""
     if not word.endswith(("e", "ll")):
         return word
     shorter_word = word[:-1]
     is_in_r2 = len(shorter_word) >= r2
     if is_in_r2:
         return shorter_word
+    # In R1, only an `e` is removed. After a short syllable it stays, as in `hope`.
     is_e_in_r1 = word.endswith("e") and len(shorter_word) >= r1
     is_removed = is_e_in_r1 and not _ends_short(shorter_word)
     return shorter_word if is_removed else word
@@ -378,8 +379,8 @@ def _strip_ed_and_ing(word: str, r1: int) -> str:
     if ending.startswith("ee"):
         return _shorten_eed(word, beginning, r1)
 
-    ends_in_ying = ending == "ing" and beginning[1:] == "y"
-    if ends_in_ying and beginning[0] not in _VOWELS:
+    is_one_letter_and_ying = ending == "ing" and beginning[1:] == "y"
+    if is_one_letter_and_ying and beginning[0] not in _VOWELS:
         return beginning[0] + "ie"  # `dying` has the stem of `die`
     has_no_vowel = _VOWELS.isdisjoint(beginning)
     if has_no_vowel:  # then the ending belongs to the word, as in `sing`
@@ -562,11 +563,12 @@ def make_terms(token: str, *languages: Language) -> list[Term]:
 
 
 def _is_compound(parts: list[str]) -> bool:
-    """Whether a token's parts are those of a compound. `.NET`, cut into `.NET` and `NET`, isn't one."""
+    """Whether a token with these parts is a compound, of at least two different words."""
     if not 1 < len(parts) <= MAX_PARTS:
         return False
-    different_parts = {part.strip(_SIGNS) for part in parts}
-    return len(different_parts) > 1
+    # The parts of `.NET` are `.NET` and `NET`: the same word twice.
+    different_words = {part.strip(_SIGNS) for part in parts}
+    return len(different_words) > 1
 
 
 def _make_part_terms(part: str, languages: Sequence[Language]) -> list[Term | None]:
@@ -691,7 +693,8 @@ def collect_hidden_words(text: str, language: Language) -> str:
     abbreviations = language.abbreviations
     for chunk in text.split():
         is_lower = chunk.isascii() and chunk.islower()
-        if is_lower:  # as most are, so a shorter way saves time: there's no camelCase in it
+        if is_lower:
+            # Most chunks come here. They contain no camelCase, so they needn't be split, which is faster.
             word = chunk.strip(_PUNCTUATION)
             hidden += abbreviations.get(word, ())
             continue

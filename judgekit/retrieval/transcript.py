@@ -109,13 +109,13 @@ def _list_newest_files() -> list[tuple[float, str]]:
 
 
 def _read_typed_text(entry: dict[str, Any]) -> str | None:
-    """Return the text a person typed; None for any other entry."""
+    """Return an entry's text if a person typed it, or None."""
     turn = _read_turn(entry)
     if turn is None:
         return None
     speaker, text = turn
-    is_by_client = entry.get("isCompactSummary") or text.startswith(_CLIENT_TEXT_PREFIXES)
-    if speaker != "user" or is_by_client:
+    is_written_by_client = entry.get("isCompactSummary") or text.startswith(_CLIENT_TEXT_PREFIXES)
+    if speaker != "user" or is_written_by_client:
         return None
     return text
 

@@ -193,13 +193,18 @@ class Plan:
     ) -> None:
         self._connection = index.connection
         self.kind = scan.detect_kind(index.root, index.profiles)
-        self.starts_anew = self.kind != known_kind
+        self.starts_anew = self.kind != known_kind  # whether to build the index anew
+        # By path, the watched folders and files to add or update.
         self.watched: dict[str, Watched] = {}
-        self.gone_paths: dict[str, None] = {}  # a dict, to keep the order
-        self.folder_by_new_file: dict[str, str] = {}  # the folder of each
+        # The watched paths that disappeared; a dict, to keep the order.
+        self.gone_paths: dict[str, None] = {}
+        # The folder and the stamp of each new file, by its path.
+        self.folder_by_new_file: dict[str, str] = {}
         self.stamps: dict[str, index_file.Stamp] = {}
+        # The numbers of known files: the ones to read again, and the ones that disappeared.
         self.changed_numbers: list[int] = []
         self.lost_numbers: list[int] = []
+        # The notes on each listed folder, by its path.
         self.notes: dict[str, list[str]] = {}
         self._known = self._read_known()
         self._compare(index, watched_paths)
@@ -388,8 +393,8 @@ def _read_own_stamp(path: str) -> tuple[index_file.Stamp | None, bool]:
 
 
 def _has_sure_stamp(listing: scan.Listing) -> bool:
-    """Whether a later change would alter a folder's stamp. A missing folder's is sure."""
-    if listing.stamp is None:
+    """Whether a folder's stamp is sure: any change after the listing would alter it."""
+    if listing.stamp is None:  # the folder is missing, and would get a stamp if it appeared
         return True
     ctime, mtime, _ = listing.stamp
     return is_sure(ctime, listing.read_at_ns) and is_sure(mtime, listing.read_at_ns)
@@ -437,11 +442,9 @@ class ReadFile:
         self.digest = zlib.crc32(content.encode("utf-8", "surrogatepass"))
 
     def _make_row(self, entry: Entry, problem: str | None) -> tuple[str | float | None, ...]:
-        """Make an entry's row: the problem, its fields and the time of its last change, in seconds.
-
-        An entry that doesn't give this time has the file's.
-        """
+        """Make an entry's row: the problem, its fields and the time of its last change, in seconds."""
         updated = entry.updated
+        # If the entry doesn't say when it was changed, use the file's time.
         if not updated and self.stamp:
             _, changed_ns, _ = self.stamp
             updated = changed_ns / 1e9
@@ -482,22 +485,22 @@ def detect_language(entry: Entry, profile: Profile) -> str:
 def _find_clear_leader(words: list[str], counts: Mapping[str, int], profile: Profile) -> str:
     """Name a language that clearly has more stop words than the profile's own; "" if there's none.
 
-    It has to lead in different stop words and, with repetitions, in the `counts` of all stop words.
+    It has to be ahead twice: when each word counts once, and in the `counts`, which include repetitions.
     """
     main_language = profile.language.name
     # Each word counts once here, since code repeats words such as `min`.
     different_counts = profile.languages.count_stop_words(set(words))
-    likeliest = max(different_counts, key=different_counts.__getitem__, default=main_language)
-    lead = different_counts.get(likeliest, 0) - different_counts.get(main_language, 0)
+    leader = max(different_counts, key=different_counts.__getitem__, default=main_language)
+    lead = different_counts.get(leader, 0) - different_counts.get(main_language, 0)
     is_short = len(words) < _MIN_LONG_TEXT_WORDS
     least_lead = _MIN_STOP_WORD_LEAD if is_short else _MIN_STOP_WORD_LEAD_IN_LONG
     if lead < least_lead:
         return ""
 
-    count = counts[likeliest]
-    has_clear_ratio = count >= _CLEAR_RATIO * counts.get(main_language, 0)
-    has_enough = count >= _MIN_STOP_WORD_SHARE * len(words)
-    return likeliest if has_clear_ratio and has_enough else ""
+    leader_count = counts[leader]
+    has_clear_ratio = leader_count >= _CLEAR_RATIO * counts.get(main_language, 0)
+    has_enough = leader_count >= _MIN_STOP_WORD_SHARE * len(words)
+    return leader if has_clear_ratio and has_enough else ""
 
 
 def _is_code(text: str) -> bool:
@@ -579,7 +582,7 @@ def _cut_body(
     """Stem a body piece by piece, and make the rows of its sections, which may overlap.
 
     A row has a section's number, its first line, its start and end in the stemmed body, its number of stems,
-    its heading, and the heading's stems. Both headings are None if they repeat the previous section's.
+    its heading, and the heading's stems.
     """
     # Cut the body wherever a section starts or ends, so that each section consists of complete pieces.
     bounds = {0, len(entry.body)}
@@ -594,6 +597,7 @@ def _cut_body(
         start = positions[section.start]
         end = positions[section.end]
         stem_count = stem_counts[section.end] - stem_counts[section.start]
+        # A heading that several sections in a row share is stored only with the first.
         heading = None
         heading_stems = None
         if section.heading != previous_heading:
@@ -609,7 +613,7 @@ def _stem_pieces(
 ) -> tuple[str, dict[int, int], dict[int, int]]:
     """Stem the pieces of a body between the `bounds`.
 
-    Returns the stemmed body and, by bound, its position there and the number of stems before it.
+    Returns the stemmed body, each bound's position in it, and the number of stems before each bound.
     """
     pieces: list[str] = []
     position = 0
@@ -660,7 +664,8 @@ class IndexWriter:
         self.execute = connection.execute
         self.executemany = connection.executemany
         self.facts = read_facts(connection)
-        # By stem: how many more entries have it now than the table `term` says, or fewer if negative.
+        # For each stem, the change in its number of entries that isn't in the table `term` yet.
+        # The key `TOTAL` has the change in the number of all stems.
         self._changes: dict[str, int] = {}
         self._languages = index_file.read_counts(self.facts["languages"])
 
@@ -744,7 +749,7 @@ class IndexWriter:
 
     def _replace_entry(self, number: int, file: ReadFile, stamp_columns: tuple[int, ...]) -> None:
         """Replace a file's row, note and entry."""
-        self._drop_text(number)
+        self._drop_text(number)  # reads the old row, so it comes before the row is replaced
         self.execute(_DROP_NOTE, (number,))
         if file.note is not None:
             self.execute(_ADD_NOTE, (file.note, number))
@@ -896,9 +901,8 @@ def _carry_out_changes(
 ) -> None:
     """Compare a store with its index, write the differences, and read the first batch of files.
 
-    Without differences, nothing is written or read.
+    If nothing differs, the index isn't locked.
     """
-    # Compare without the lock first, since usually nothing differs.
     version = _read_data_version(index)
     plan = Plan(index, index.kind, watched_paths)
     plan.changed_numbers += file_numbers
@@ -908,9 +912,10 @@ def _carry_out_changes(
     with transaction(index) as writer:
         # If another process wrote meanwhile, it probably wrote the same changes, so compare again.
         if _read_data_version(index) != version:
-            changed_numbers = plan.changed_numbers
+            # This includes `file_numbers`, which a comparison doesn't find.
+            numbers_to_read = plan.changed_numbers
             plan = Plan(index, writer.facts["kind"], watched_paths)
-            plan.changed_numbers += changed_numbers
+            plan.changed_numbers += numbers_to_read
 
         index.left_out_count = _limit_new_files(plan, most_files)
         writer.carry_out(plan)

@@ -583,7 +583,7 @@ _RUN = """
 import sys
 from judgekit.cli.app import run
 from judgekit.data import batches
-batches.SECONDS = 0.02, 0.05
+batches.POLL_SECONDS = 0.02, 0.05
 sys.exit(run(sys.argv[1:]))
 """
 

@@ -194,7 +194,9 @@ def test_what_many_prompts_share_is_marked_for_the_providers_cache_and_read_back
     _, reply = case.sent(wire, asked, price=Price(input=1, output=2, cache_read=0.1))
     assert reply.usage.cost_usd == pytest.approx((100 + 60 + 50 + 40) / 1e6)
     assert reply.usage.cost_source == "profile"
-    sent, _ = case.sent(wire, asked, output="text")  # a schema in words comes after the marked part
+    sent, _ = case.sent(
+        wire, asked, output_mode="text"
+    )  # a schema in words comes after the marked part
     shared, own = json.loads(sent.content)["system"]
     assert shared["text"] == SHARED
     assert own["text"].startswith(OWN)

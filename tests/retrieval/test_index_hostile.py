@@ -348,7 +348,7 @@ from judgekit.retrieval import compiled, index, search
 root, project, queries = sys.argv[1], sys.argv[2], int(sys.argv[3])
 for _ in range(queries):
     ranked = search.search("JWT token refresh", [root], project=project, limit=15)
-    assert ranked.fallback is None
+    assert ranked.fallback_reason is None
 found = index.open_index(root, compiled.Profiles(compiled.bundled()))
 assert found.path is not None
 assert found.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)

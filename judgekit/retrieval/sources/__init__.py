@@ -153,9 +153,10 @@ class FileText:
         lines_left_out: int | None = None,
     ) -> None:
         self.text = text
-        self.note = note
-        self.end_chars = end_chars
-        self.lines_left_out = lines_left_out
+        self.note = note  # what the user should know, e.g. that the file is damaged
+        # Of a long file, only the beginning and the end are read.
+        self.end_chars = end_chars  # the length of the end, or 0
+        self.lines_left_out = lines_left_out  # between the two; None if unknown
 
 
 def read_text(root: str, relative: str, limit: int) -> FileText:
@@ -264,10 +265,10 @@ def _resolve_path(root: str, relative: str) -> str:
 
 
 def decode_file(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
-    """Decode bytes. Returns the text, and a note on how many places couldn't be decoded, or None.
+    """Decode bytes. Also returns a note if some places couldn't be decoded, else None.
 
-    `whole` means that `raw` is the complete file. Otherwise `raw` may end within a character, which isn't
-    counted. Raises `Unreadable` for binary data.
+    Unless `raw` is the `whole` file, an incomplete character at its end is no error. Raises `Unreadable` for
+    binary data.
     """
     encoding = _detect_encoding(raw)
     if encoding is None:
@@ -343,12 +344,12 @@ def _is_utf_16(*, upper_bytes: bytes, lower_bytes: bytes) -> bool:
 
 
 def _drop_cut_character(raw: bytes) -> bytes:
-    """Drop a UTF-8 character that may be cut from the end. An ASCII character is never cut."""
+    """Drop the last UTF-8 character, which may be incomplete, unless it's ASCII."""
     for count in range(1, min(_MAX_CHARACTER_BYTES, len(raw)) + 1):
         byte = raw[-count]
-        is_first_byte = byte >= _FIRST_MULTIBYTE_START
+        begins_character = byte >= _FIRST_MULTIBYTE_START
         is_ascii = byte < _FIRST_CONTINUATION_BYTE
-        if is_first_byte:
+        if begins_character:
             return raw[:-count]
         if is_ascii:  # a complete character, so nothing is cut
             break

@@ -29,7 +29,8 @@ _GIT_SECONDS = 2.0
 def find_memory_folder(project: str) -> str:
     """Return the absolute path where Claude Code keeps its memory of `project`. It may not exist.
 
-    The client's settings come first, then an environment variable, then the project's path.
+    The client's settings come first. An environment variable usually counts only if the folder named after
+    the project's path doesn't exist.
     """
     configured_folder = _find_configured_folder(project)
     if configured_folder is not None:
@@ -37,14 +38,14 @@ def find_memory_folder(project: str) -> str:
 
     usual_folder = _find_usual_folder(project)
     variables = environment.environ()
-    own_name = variables.get(FOLDER_NAME_VARIABLE, "")
-    if not _is_name(own_name):
+    name_from_variable = variables.get(FOLDER_NAME_VARIABLE, "")
+    if not _is_name(name_from_variable):
         return usual_folder
 
     # The client ignores the variable if the usual folder exists, unless the client's home was changed.
     has_other_home = "CLAUDE_CONFIG_DIR" in variables
     if has_other_home or not os.path.isdir(usual_folder):
-        return _join_memory_path(own_name)
+        return _join_memory_path(name_from_variable)
     return usual_folder
 
 
@@ -158,10 +159,10 @@ def _expand_own_home(folder: str) -> str:
 
 
 def is_users_own(project: str) -> bool:
-    """Whether the user wrote a project's local settings, rather than receiving them with a clone.
+    """Whether the user wrote a project's local settings.
 
-    If git lists a file of this name, the settings may have come with the clone. Outside a repository the
-    result is False, because they may have come with an archive.
+    Settings that git lists may have come with a clone. Outside a repository, they may have come with an
+    archive, so the result is False.
     """
     root = worktree.find_git_root(project)
     is_in_submodule = os.path.lexists(os.path.join(project, ".claude", ".git"))

@@ -307,8 +307,9 @@ def _make_damaged_entry(name: str, category: str, error: Exception) -> Entry:
 
 
 def _is_retired(record: Mapping[str, object]) -> bool:
-    """Whether a record isn't active. Raises `Unreadable` if its status has undecodable characters."""
+    """Whether a record isn't active. Raises `Unreadable` if its status is damaged."""
     status = record.get("record_status", "active")
+    # Decoding leaves this character in place of bytes it can't read, so the real status is unknown.
     is_damaged = isinstance(status, str) and REPLACED in status
     if is_damaged:
         raise Unreadable("damaged, and it may be retired")

@@ -141,7 +141,10 @@ def find_status(fields: Mapping[str, list[str]], body: str) -> str:
 
 
 def means_yes(values: list[str]) -> bool:
-    """Whether a flag's value means yes. A date does as well: some tools write when a flag was set."""
+    """Whether a flag's value means yes.
+
+    A date means yes too, because some tools write the day on which a flag was set.
+    """
     text = " ".join(values).strip().lower()
     year = text[:4]
     sign_after_year = text[4:5]

@@ -142,14 +142,17 @@ def _convert_line_endings(body: str) -> str:
 
 
 def _describe_too_long(text: str, fence: str) -> str | None:
-    """Describe a header that's too long to read; None without such a header."""
+    """Describe a header that's too long to read; None if there's no such header.
+
+    The text must be one in which `_cut_header` found no header within the limits.
+    """
     has_many_lines = text.count("\n", 0, _MAX_CHARS) > _MAX_LINES
-    is_long = has_many_lines or len(text) > _MAX_CHARS
-    if not is_long:
+    exceeds_limits = has_many_lines or len(text) > _MAX_CHARS
+    if not exceeds_limits:  # all of it was searched, so there's no header
         return None
 
-    has_end = f"\n{fence}" in text[len(fence) :]
-    is_header = has_end and _begins_with_known_key(text, fence)
+    has_end_fence = f"\n{fence}" in text[len(fence) :]
+    is_header = has_end_fence and _begins_with_known_key(text, fence)
     if not is_header:
         return None
 
@@ -172,22 +175,22 @@ def _read_yaml(lines: list[str], body: str, text: str) -> FrontMatter:
     reader.read()
     problem = _describe_problem_line(reader.problem_line)
     if _is_prose(reader):
-        # Report the problem only if the lines were meant as a header.
-        is_meant_as_header = not KNOWN_KEYS.isdisjoint(reader.fields)
-        return FrontMatter({}, text, problem if is_meant_as_header else None)
+        # With a known key it's rather a broken header than prose, so its writer should know.
+        has_known_key = not KNOWN_KEYS.isdisjoint(reader.fields)
+        return FrontMatter({}, text, problem if has_known_key else None)
 
     lines_above = len(lines) + 2  # including the fences
     if reader.unread:  # lines that aren't YAML are moved to the start of the body
         body = "\n".join([*reader.unread, body])
-        lines_above -= len(reader.unread)
+        lines_above -= len(reader.unread)  # they now count as lines of the body
     return FrontMatter(reader.fields, body, problem, lines_above)
 
 
 def _describe_problem_line(problem_line: int) -> str | None:
-    """Describe the header's first line that isn't YAML; None if its number is 0, as all lines are."""
+    """Describe the first line of a header that isn't YAML; None if all lines are YAML."""
     if problem_line == 0:
         return None
-    line = problem_line + 1  # the fence is the file's first line
+    line = problem_line + 1  # the header's lines start below the fence, which is line 1 of the file
     return f"line {line} of its front matter is not YAML; searched as it is written"
 
 
@@ -226,13 +229,18 @@ def _write_as_toml(value: object) -> str:
 
 
 def _is_prose(reader: _YamlReader) -> bool:
-    """Whether the lines between two `---` are sentences rather than a header. Sentences may have colons."""
-    has_mostly_unread_lines = reader.pair_count <= len(reader.unread)
-    if not reader.begins_with_key or has_mostly_unread_lines:
+    """Whether the lines between two `---` are sentences rather than a header.
+
+    A colon alone doesn't make a line part of a header, because sentences have colons too.
+    """
+    has_few_pairs = reader.pair_count <= len(reader.unread)  # no more than lines that aren't YAML
+    if not reader.begins_with_key or has_few_pairs:
         return True
     has_known_key = not KNOWN_KEYS.isdisjoint(reader.fields)
     if has_known_key:
         return False
+
+    # Without a known key, one sign of prose is enough.
     has_problem = reader.problem_line > 0
     has_key_of_several_words = any(" " in key for key in reader.keys)
     return has_problem or has_key_of_several_words or _is_note(reader)
@@ -409,19 +417,22 @@ class _YamlReader:
         return self._read_value(text, indent, path, depth + 1)
 
     def _read_list(self, indent: int, depth: int) -> list[str]:
-        """Read the list items at one indent, with those of inner lists. Mappings among them are skipped."""
+        """Read the items of a list at one indent, including the items of lists inside it.
+
+        A mapping inside the list gives no values.
+        """
         values: list[str] = []
         while self._skip_to_indent() == indent:
             line = self.lines[self._line_index].strip()
             if not _is_item(line):
                 break
 
-            text = line[1:].lstrip()
-            is_nested = _is_item(text) or _split_pair(text) is not None
+            text = line[1:].lstrip()  # without the dash
+            is_nested = _is_item(text) or _split_pair(text) is not None  # `- - a` or `- key: a`
             if is_nested and depth < _MAX_DEPTH:
                 dash_width = len(line) - len(text)
                 values += self._read_nested_item(text, indent + dash_width, depth + 1)
-            else:
+            else:  # an item that's nested too deep is read as text
                 self._line_index += 1
                 values += self._read_value(text, indent, None, depth)
 
@@ -551,20 +562,21 @@ class _YamlReader:
         return lines
 
     def _read_flow_value(self, text: str, path: str | None) -> list[str] | None:
-        """Read a list in brackets or a mapping in braces. Returns the list's items; None if it isn't YAML.
+        """Read a list in brackets or a mapping in braces; None if it isn't YAML.
 
-        For a mapping, returns an empty list and stores the values in `fields`, unless it has no path.
+        Returns a list's items. A mapping's values are stored in `fields` under `path`, or skipped if that's
+        None.
         """
-        values_by_key = self._read_closed_flow(text)
-        if values_by_key is None:
+        values_by_inner_path = self._read_closed_flow(text)
+        if values_by_inner_path is None:
             return None
 
         is_list = text[0] == "["
         if is_list:
-            return values_by_key.get("", [])  # a list's items have no key
+            return values_by_inner_path.get("", [])  # a list's items have no key
         if path is not None:
-            for key, values in values_by_key.items():
-                full_path = f"{path}.{key}".lower()
+            for inner_path, values in values_by_inner_path.items():
+                full_path = f"{path}.{inner_path}".lower()
                 self.fields[full_path] = values
         return []
 

@@ -173,7 +173,7 @@ class FlowReader:
         self._quoted_lines: list[str] = []
 
     def add_line(self, line: str) -> None:
-        """Read one more line, until the first bracket is closed or something isn't YAML."""
+        """Read one more line. Stops at anything that isn't YAML."""
         position = 0
         if self._quote:  # a quoted text continues from the line before
             position = self._add_quoted(line, 0)
@@ -183,7 +183,7 @@ class FlowReader:
                 return
             if char in _BLANKS:
                 position += 1
-            elif self.is_done:  # there's more text after the last bracket
+            elif self.is_done:  # the outermost bracket is closed, so no text may follow
                 self.is_yaml = False
             else:
                 position = self._read_part(line, position)
@@ -328,6 +328,6 @@ class FlowReader:
 def _starts_specially(text: str) -> bool:
     """Whether a text starts with a sign that means something else in YAML, such as `&` or `- `."""
     is_indicator = text.startswith(_SPECIAL_SIGNS)
-    # `?` and `-` do only before a space or alone: `-1` is a text.
+    # `?` and `-` are special only before a space or alone: `-1` is a text.
     is_marker = text[:2] in ("?", "? ", "-", "- ")
     return is_indicator or is_marker
