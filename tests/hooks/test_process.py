@@ -197,7 +197,7 @@ def refused(*_):
 def alone():
     _thread.start_new_thread = refused
     return lambda _: time.sleep(60)
-claude_code.SECONDS = {{seconds}}
+claude_code.MAX_EVENT_SECONDS = {{seconds}}
 claude_code.should_ignore = {{stuck}}
 claude_code.run()
 """
