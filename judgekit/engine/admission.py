@@ -67,10 +67,10 @@ class AdmissionMiddleware:
         open_paths: Collection[str] = (),
         hint: str = "this engine requires its token",
     ) -> None:
-        """Admit at most `max_requests` requests to `app` at once.
+        """Admit at most `max_requests` requests to `app` at once, not counting those to `uncounted_paths`.
 
-        Requests to `uncounted_paths` are admitted even then, and those to `open_paths` need no token. The
-        `hint` is sent to clients whose token is missing or unknown.
+        Requests to `open_paths` need no token. The `hint` is sent to clients whose token is missing or
+        unknown.
         """
         self._app = app
         self._log = log
@@ -79,7 +79,8 @@ class AdmissionMiddleware:
         self._max_requests = max_requests
         self._uncounted_paths = uncounted_paths
         self._open_paths = open_paths
-        self.request_count = 0  # since the start
+        # All requests since the start. This count never decreases.
+        self.request_count = 0
         self.active_requests: Counter[str] = Counter()  # by token holder
         # Total size of the active requests' bodies, by token holder.
         self._bytes: Counter[str] = Counter()
@@ -127,9 +128,9 @@ class AdmissionMiddleware:
         """
         token = _extract_token(headers)
         try:
-            holder = self._find_holder(token)
-            if isawaitable(holder):  # a replica has to read the tokens from its store first
-                holder = await holder
+            found = self._find_holder(token)
+            # If servers share a store, `found` is an awaitable that first reads the tokens from there.
+            holder = await found if isawaitable(found) else found
         except StoreError as error:
             message = str(error)
             raise _RefusedError(error.status, error.wire_name, message, error.retry_after) from None
@@ -145,8 +146,8 @@ class AdmissionMiddleware:
     def _check_room(self, size: int, holder: str, *, is_counted: bool) -> None:
         """Raise `_RefusedError` if a request is too large, or if the server has no room for it.
 
-        Requests that aren't counted, such as health checks, are admitted even if the server is full or
-        shutting down. `holder` is the client's name, because each client can only use a part of the server.
+        There's always room for requests that aren't counted, such as health checks. `size` is the body's, in
+        bytes. `holder` is the client's name. Each client can only use a part of the server.
         """
         if size < 0:  # the size is unknown
             raise _RefusedError(411, "input", "send the Content-Length of the body")
@@ -154,7 +155,7 @@ class AdmissionMiddleware:
             size_limit = f"{MAX_BODY_BYTES // 1_000_000} MB"
             raise _RefusedError(413, "size", f"larger than {size_limit}; judge a part of it")
 
-        if not is_counted:
+        if not is_counted:  # answered even if the server is full or shutting down
             return
         if self.is_shutting_down:
             raise _RefusedError(503, "leaving", "the engine is stopping")
@@ -163,9 +164,9 @@ class AdmissionMiddleware:
             raise _RefusedError(503, "busy", f"{load} are already waiting", retry_after=1)
 
     def _describe_load(self, size: int, holder: str) -> str | None:
-        """Describe why a request doesn't fit, such as "512 requests". Returns None if it fits.
+        """Describe the load that leaves no room for a request with a body of `size` bytes, or return None.
 
-        The description starts a message: "512 requests are already waiting". `size` is the body's, in bytes.
+        For example, "512 requests" starts the message "512 requests are already waiting".
         """
         requests = self.active_requests.total()
         if requests >= self._max_requests:
@@ -194,9 +195,9 @@ class AdmissionMiddleware:
     def _count_while_running(
         self, holder: str, body_bytes: int, *, is_counted: bool
     ) -> Iterator[None]:
-        """Count a request's bytes until the block ends and, if `is_counted`, also the request itself."""
+        """Count a request as active until the block ends. If not `is_counted`, count only its bytes."""
         increment = 1 if is_counted else 0
-        self.request_count += increment
+        self.request_count += increment  # a total, so it isn't decremented below
         self.active_requests[holder] += increment
         self._bytes[holder] += body_bytes
         try:
@@ -228,14 +229,15 @@ class _RefusedError(Exception):
 
 
 def _exceeds_share(own: int, total: int, *, added: int, limit: int) -> bool:
-    """Whether a client would use more than it leaves free for others, if its next request were admitted.
+    """Whether a client's next request would leave less free for others than the client itself would use.
 
-    A client that uses nothing yet never does, so its first request is always admitted.
+    A client that uses nothing yet never exceeds its share, so its first request is always admitted.
     """
     if own == 0:
         return False
-    free = limit - (total + added)
-    return own + added > free
+    own_afterwards = own + added
+    free_afterwards = limit - (total + added)
+    return own_afterwards > free_afterwards
 
 
 def _parse_body_size(headers: Mapping[bytes, bytes]) -> int:

@@ -56,7 +56,7 @@ def read_value(response: Response) -> Any:  # noqa: ANN401 - any JSON
 def events(response: Response) -> Iterator[dict[str, Any]]:
     """Yield the response's events, which are lines of JSON, as they arrive.
 
-    An "error" event raises the error that it describes, as does a response with an error status. Raises
+    Raises the engine's error if the response has an error status, or if an "error" event arrives. Raises
     `EngineLost` if the last event isn't "end".
     """
     if response.status != _OK_STATUS:
@@ -86,14 +86,19 @@ def _split_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _make_error(answer: Any) -> Exception:  # noqa: ANN401 - any JSON
-    """Build the error that an answer describes: a caller's mistake, such as `InputError`, or `NoEngine`."""
+    """Build the error that an answer describes.
+
+    A caller's mistake becomes the same error here, such as `InputError`. Any other error becomes `NoEngine`.
+    """
     error = answer.get("error") if isinstance(answer, dict) else None
     if not isinstance(error, dict):
         return NoEngine("the engine returned an error without a message")
     error_class = _CALLER_ERRORS.get(str(error.get("kind")), NoEngine)
     message = str(error.get("message"))
-    if error_class is ConfigError:  # the message has a line for each problem
-        return ConfigError.of([ConfigError(line) for line in message.split("\n")])
+    if error_class is ConfigError:
+        # A `ConfigError` can combine several problems. Its message has a line for each.
+        problems = [ConfigError(line) for line in message.split("\n")]
+        return ConfigError.of(problems)
     return error_class(message)
 
 
@@ -109,7 +114,7 @@ def many(
     operation: str,
     items: Iterable[Item],
     body: Callable[[Item], bytes],
-    locally: Callable[[Iterable[Item], Callable[[Item, Any], object]], None],
+    run_locally: Callable[[Iterable[Item], Callable[[Item, Any], object]], None],
     on_answer: Callable[[Item, Any], object],
     *,
     max_threads: int,
@@ -119,24 +124,25 @@ def many(
     """Run an operation on the engine for each item, with up to `max_threads` concurrent requests.
 
     `body` builds an item's request. `on_answer` is called with each item and its answer, either
-    `in_order` or as answers arrive. If there's no engine or it stops, `locally` processes the remaining
+    `in_order` or as answers arrive. If there's no engine or it stops, `run_locally` processes the remaining
     items in this process.
     """
     try:
         address = _find_running_engine()
     except NoEngine as reason:
         warn(f"{reason}; continuing in this process")
-        locally(items, on_answer)
+        run_locally(items, on_answer)
         return
 
-    remaining = iter(items)
+    unsent = iter(items)
     requests = _RequestPool(address, f"/v1/{operation}", body, max_threads)
     try:
-        _request_all(requests, remaining, on_answer, max_threads=max_threads, in_order=in_order)
+        _request_all(requests, unsent, on_answer, max_threads=max_threads, in_order=in_order)
     except _EngineGone:
         warn("the engine refused the request or stopped; continuing in this process")
-        unanswered = chain(requests.pending.values(), remaining)
-        locally(unanswered, on_answer)
+        # The pending items have left the iterator, but their answers haven't been delivered.
+        unanswered = chain(requests.pending.values(), unsent)
+        run_locally(unanswered, on_answer)
     finally:
         requests.close()
 
@@ -157,13 +163,13 @@ def _request_all(
 ) -> None:
     """Request an answer for each item, and deliver the answers as they become available.
 
-    Raises `_EngineGone` if the engine stops, and an answer that is an error.
+    Raises `_EngineGone` if the engine stops. If an answer is an error, raises that error.
     """
-    # In order, a slow answer delays all later ones. Queue more requests to keep the threads busy meanwhile.
+    # If `in_order`, a slow answer delays all later ones. Queue more requests to keep the threads busy.
     max_pending = PENDING_PER_THREAD * max_threads if in_order else max_threads
     for item in items:
         requests.add(item)
-        # Deliver the answers that have arrived. If the pool is full, also wait for more.
+        # `deliver` waits for an answer, so call it only if one has arrived or the pool is full.
         while requests.has_answers() or len(requests.pending) >= max_pending:
             requests.deliver(on_answer, in_order=in_order)
     while requests.pending:
@@ -180,25 +186,27 @@ class _RequestPool(Generic[Item]):
     def __init__(
         self, address: EngineAddress, path: str, body: Callable[[Item], bytes], max_threads: int
     ) -> None:
-        """Create a pool for a URL path. `body` builds an item's request. The threads start with `add`."""
+        """Create a pool for a URL path, without any threads yet. `body` builds an item's request."""
         self.pending: dict[int, Item] = {}
         """Items whose answers haven't been delivered yet, by number."""
         self._address = address
         self._path = path
         self._build_body = body
         self._max_threads = max_threads
-        self._numbers = count()  # of the items
-        # The threads take items from the first queue, and put answers into the second. None ends a thread.
+        # Numbers the items in the order in which they're added.
+        self._item_counter = count()
+        # The threads take numbered items from this queue. None ends a thread.
         self._item_queue: queue.SimpleQueue[tuple[int, Item] | None] = queue.SimpleQueue()
+        # The threads put the answers here, with their items' numbers.
         self._answer_queue: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
-        # Answers from the queue that can't be delivered yet, because earlier ones are missing.
+        # Answers that can't be delivered yet, because earlier ones are missing.
         self._waiting_answers: dict[int, Any] = {}
         self._connections: set[Connection] = set()
         self._stopped = threading.Event()
 
     def add(self, item: Item) -> None:
         """Queue a request for an item. The next free thread will send it."""
-        number = next(self._numbers)
+        number = next(self._item_counter)
         self.pending[number] = item
         self._item_queue.put((number, item))
         # Start the threads lazily, one for each of the first requests.
@@ -276,10 +284,11 @@ class _RequestPool(Generic[Item]):
     def _send(self, body: bytes) -> Any:  # noqa: ANN401 - any JSON
         """Send a request, and return its answer. Raises `NoEngine` if the engine is gone.
 
-        Also raises `NoEngine`, without sending anything, if the pool's requests have been stopped.
+        Also raises `NoEngine`, without sending anything, if the pool has stopped.
         """
         with Connection(self._address) as connection:
-            # `close` aborts these connections. It may have run before this one was added, so check only now.
+            # `close` sets `_stopped`, then aborts the connections. Do the opposite here: add the connection,
+            # then check `_stopped`. Otherwise `close` could miss a connection that's about to send.
             self._connections.add(connection)
             try:
                 if self._stopped.is_set():
@@ -293,12 +302,12 @@ class _RequestPool(Generic[Item]):
 def _retry_while_busy(send: Callable[[], Any], stopped: threading.Event) -> Any:  # noqa: ANN401 - any JSON
     """Call `send` until the engine is no longer busy, for at most a minute, and return its result.
 
-    There's a pause before each call. Setting `stopped` ends a pause early.
+    There's a pause before each call. Setting `stopped` ends the pause, so that `send` can fail at once.
     """
     from judgekit.providers import retrying  # noqa: PLC0415 - imported lazily, because it's rarely needed
 
-    def is_still_busy(failure: Exception, _: int) -> bool:
-        if not isinstance(failure, EngineBusy):
+    def should_retry(failure: Exception, _: int) -> bool:
+        if not isinstance(failure, EngineBusy):  # for example, the pool has stopped
             return False
         # An engine that is stopping suggests no retry, so its `retry_after` is 0.
         return failure.retry_after > 0
@@ -308,5 +317,5 @@ def _retry_while_busy(send: Callable[[], Any], stopped: threading.Event) -> Any:
     # The time limit ends the tries, so their number is unlimited.
     tries = retrying.Tries(inf, pauses=(_BUSY_PAUSE,), longest_pause=_BUSY_PAUSE)
     return retrying.call_in_thread(
-        send, tries, should_retry=is_still_busy, seconds=_BUSY_SECONDS, sleep=stopped.wait
+        send, tries, should_retry=should_retry, seconds=_BUSY_SECONDS, sleep=stopped.wait
     )

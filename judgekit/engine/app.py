@@ -50,7 +50,7 @@ _NO_BODY = "body, with Content-Type: application/json"
 router = APIRouter(prefix="/v1")
 
 # Events of an answer, for a client that reads them as they arrive; None after the last one.
-Events: TypeAlias = asyncio.Queue[dict[str, Any] | None]
+EventQueue: TypeAlias = asyncio.Queue[dict[str, Any] | None]
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
@@ -83,7 +83,7 @@ class DocumentBody(Strict):
     author: AuthorBody = AuthorBody()
     commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")] | None = None
 
-    def document(self) -> documents.Document:
+    def to_document(self) -> documents.Document:
         task = documents.TaskDescription(self.description, self.acceptance, self.reference)
         author = documents.Author(**self.author.model_dump())
         return documents.Document(_make_files(self.files), self.task_id, task, author, self.commit)
@@ -94,7 +94,7 @@ class ComparisonBody(Strict):
     files: list[FileBody] = Field(min_length=documents.MIN_TEXTS, max_length=documents.MAX_TEXTS)
     authors: list[Annotated[str, StringConstraints(max_length=64)] | None] = []
 
-    def comparison(self) -> documents.ComparisonInput:
+    def to_input(self) -> documents.ComparisonInput:
         return documents.ComparisonInput(self.prompt, _make_files(self.files), tuple(self.authors))
 
 
@@ -179,10 +179,10 @@ def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddl
     app.include_router(router)
     report_errors(app, log)
 
-    def find_holder(bearer: str) -> str | None:
-        """Return "" as the caller's name if `bearer` is the token, or None if it isn't."""
-        if secrets.compare_digest(bearer.encode(), token.encode()):
-            return ""
+    def find_holder(sent_token: str) -> str | None:
+        """Return the name of the token's holder, or None if the token is wrong."""
+        if secrets.compare_digest(sent_token.encode(), token.encode()):
+            return ""  # the engine has a single user, who needs no name
         return None
 
     if token:
@@ -230,7 +230,7 @@ async def judge(request: Request, body: JudgeBody) -> Response:
 
     async def work() -> bytes:
         judge = await service.get_judge(body.folder, body.judge_request())
-        verdict = await service.run_judge(judge, body.document.document())
+        verdict = await service.run_judge(judge, body.document.to_document())
         return verdict.model_dump_json(by_alias=True).encode()
 
     return await run_and_answer(request, body, work)
@@ -238,26 +238,30 @@ async def judge(request: Request, body: JudgeBody) -> Response:
 
 @router.post("/compare")
 async def compare(request: Request, body: CompareBody) -> Response:
-    """Compare texts, and answer with the comparison."""
+    """Compare texts, and answer with the result."""
     service: Service = request.app.state.service
 
     async def work() -> bytes:
-        texts = body.comparison.comparison()
+        texts = body.comparison.to_input()
         judge = await service.get_comparison_judge(texts, body.folder, body.judge_request())
-        comparison = await service.run_judge(judge, texts)
-        return comparison.model_dump_json(by_alias=True).encode()
+        result = await service.run_judge(judge, texts)
+        return result.model_dump_json(by_alias=True).encode()
 
     return await run_and_answer(request, body, work)
 
 
 @router.post("/task")
 async def task(request: Request, body: JudgeBody) -> Response:
-    """Judge a task, and answer with its verdict and notes for the user."""
+    """Judge a task, and answer with its verdict and notes for the user.
+
+    If the configuration asks for it, also notifies a person and opens an issue.
+    """
 
     def work() -> bytes:
         folder = body.folder or Path(body.cwd)
-        verdict, notes = tasks.judge_task(body.document.document(), folder, body.judge_request())
-        notes = [*notes, *github.notify_and_open_issues([verdict], folder)]
+        document = body.document.to_document()
+        verdict, notes = tasks.judge_task(document, folder, body.judge_request())
+        notes += github.notify_and_open_issues([verdict], folder)
         return _json({"verdict": verdict.record(), "notes": notes})
 
     return await _answer_in_thread(request, body, work)
@@ -266,10 +270,11 @@ async def task(request: Request, body: JudgeBody) -> Response:
 @router.post("/search")
 async def search(request: Request, body: SearchBody) -> Response:
     """Search the documents, and answer with the results."""
-    query = body.model_dump(exclude={"environ", "cwd", "client"})
+    # The other fields describe the caller, not the search.
+    arguments = body.model_dump(exclude={"environ", "cwd", "client"})
 
     def work() -> bytes:
-        return retrieval.search(**query).model_dump_json().encode()
+        return retrieval.search(**arguments).model_dump_json().encode()
 
     return await _answer_in_thread(request, body, work)
 
@@ -281,29 +286,31 @@ async def select(request: Request, body: SelectBody) -> Response:
 
 
 def _judge_candidates(body: SelectBody) -> bytes:
-    """Let models choose which search results fit the prompt, and return the chosen results' indexes as JSON.
+    """Let models choose the search results that fit the prompt, and return their indexes as JSON.
 
-    If no model could choose, returns the reason under the key `nobody`.
+    If no model could choose, the JSON has only the field "nobody", with the reason.
     """
     candidates = _make_candidates(body.candidates)
-    # The prompt hook's event, of which only this field counts.
+    # `let_models_choose` needs no other field of the prompt hook's event.
     event = {"transcript_path": body.transcript_path}
     project = body.project or body.cwd
-    choice = retrieval.let_models_choose(body.prompt, candidates, body.parts, event, project)
-    if isinstance(choice, str):  # the reason why no model could choose
-        return _json({"nobody": choice})
-    return _json(_describe_choice(choice, candidates))
+    choice_or_reason = retrieval.let_models_choose(
+        body.prompt, candidates, body.parts, event, project
+    )
+    if isinstance(choice_or_reason, str):  # no model could choose
+        return _json({"nobody": choice_or_reason})
+    return _json(_describe_choice(choice_or_reason, candidates))
 
 
 def _make_candidates(bodies: list[CandidateBody]) -> list[Candidate]:
     """Build the candidates that a request describes."""
     candidates = []
     for body in bodies:
-        # Only documents from a user's program have a text, so the constructor doesn't take one.
         fields = body.model_dump(exclude={"text"})
         fields["tags"] = tuple(body.tags)
         # The request doesn't contain the time of the last change, because models aren't shown it.
         candidate = Candidate(**fields, updated=0.0)
+        # The constructor takes no text. The body has one if a search program of the user found the document.
         candidate.text = body.text
         candidates.append(candidate)
     return candidates
@@ -312,7 +319,7 @@ def _make_candidates(bodies: list[CandidateBody]) -> list[Candidate]:
 def _describe_choice(
     choice: retrieval.HookChoice, candidates: Sequence[Candidate]
 ) -> dict[str, Any]:
-    """Describe the chosen candidates by their indexes in the request, by which the client knows them."""
+    """Describe the choice as JSON fields, with each candidate's index in the client's request."""
     # Look up an index by identity, because two candidates can be equal.
     index_by_id = {id(candidate): index for index, candidate in enumerate(candidates)}
     answer: dict[str, Any] = {
@@ -322,7 +329,7 @@ def _describe_choice(
         "only_drops": choice.only_drops,
     }
     if choice.probabilities:
-        # The keys of a JSON object must be strings, so send pairs.
+        # Send pairs, because these keys are numbers, and a JSON object's keys must be strings.
         answer["likely"] = list(choice.probabilities.items())
     return answer
 
@@ -341,20 +348,21 @@ async def gate(request: Request, body: GateBody) -> Response:
 async def _stream_push(gateway: Gateway, body: GateBody) -> AsyncIterator[bytes]:
     """Judge the push in a thread, and yield each event as a line of JSON."""
     loop = asyncio.get_running_loop()
-    events = Events()  # from the thread; None is the last item
+    event_queue = EventQueue()
 
     def send_event(name: str, fields: Mapping[str, Any]) -> None:
         """Queue an event. Called in the thread that judges."""
-        loop.call_soon_threadsafe(events.put_nowait, {"event": name, **fields})
+        loop.call_soon_threadsafe(event_queue.put_nowait, {"event": name, **fields})
 
     work = partial(_judge_push, body, send_event)
     # A task keeps the context in which it was created, so this block can end before the task does.
     with on_behalf_of(body):
         task = asyncio.create_task(in_thread(gateway, work))
-    task.add_done_callback(lambda _: events.put_nowait(None))
+    # None follows the last event.
+    task.add_done_callback(lambda _: event_queue.put_nowait(None))
     try:
         while True:
-            event = await _next_event(events)
+            event = await _next_event(event_queue)
             if event is None:
                 return
             yield _json(event) + b"\n"
@@ -366,8 +374,9 @@ def _judge_push(body: GateBody, send_event: Callable[[str, Mapping[str, Any]], N
     """Judge a push. Sends events for each file, and finally an "end" or "error" event."""
     run = Run(
         mode=body.mode,
-        on_verdict=partial(send_event, "passed"),
         on_start=partial(send_event, "begin"),
+        # Sent after every verdict, good or bad.
+        on_verdict=partial(send_event, "passed"),
         id=body.run,
     )
     updates = [RefUpdate(*update) for update in body.updates]
@@ -381,10 +390,10 @@ def _judge_push(body: GateBody, send_event: Callable[[str, Mapping[str, Any]], N
         send_event("error", json.loads(bytes(response.body)))
 
 
-async def _next_event(events: Events) -> dict[str, Any] | None:
+async def _next_event(event_queue: EventQueue) -> dict[str, Any] | None:
     """Return the next event, or None after the last. If none arrives in time, return an "alive" event."""
     try:
-        return await asyncio.wait_for(events.get(), ALIVE_SECONDS)
+        return await asyncio.wait_for(event_queue.get(), ALIVE_SECONDS)
     except TimeoutError:
         # Without any events, the client would assume that the engine hangs.
         return {"event": "alive"}
@@ -433,13 +442,13 @@ async def _answer_in_thread(
 
 @contextmanager
 def on_behalf_of(body: CallerBody) -> Iterator[None]:
-    """Use the caller's environment variables in this block, and attribute calls to models to the caller."""
-    token = caller.set(body.client)
+    """In this block, use the caller's environment variables, and call models in the caller's turns."""
+    reset_token = caller.set(body.client)
     try:
         with OverrideEnviron(body.environ):
             yield
     finally:
-        caller.reset(token)
+        caller.reset(reset_token)
 
 
 def _json(value: object) -> bytes:
@@ -503,23 +512,25 @@ def _find_body_problem(error: RequestValidationError) -> tuple[str, str]:
     """Return an invalid request's error name, and a message such as `document.files.0.path: …`."""
     details = error.errors()
     first_problem = problem(details, _collect_data_by_part(error))
-    keys_in_part = first_problem.location[1:]  # without the part, such as body
-    key = ".".join(str(key) for key in keys_in_part) or _NO_BODY
+    # A location starts with a part of the request, such as "body". The keys in that part follow.
+    keys = first_problem.location[1:]
+    dotted_keys = ".".join(str(key) for key in keys) or _NO_BODY
 
-    is_too_long = details[0]["type"].endswith("too_long")
+    first_detail = details[0]
+    is_too_long = first_detail["type"].endswith("too_long")
     wire_name = "size" if is_too_long else InputError.wire_name
-    return wire_name, f"{key}: {first_problem.text}"
+    return wire_name, f"{dotted_keys}: {first_problem.text}"
 
 
 def _collect_data_by_part(error: RequestValidationError) -> dict[Any, Any]:
     """Return the data of each part of an invalid request, such as body or query.
 
-    Only the body's data is known here. For any other part, the reported keys stand in for it.
+    An error's location, such as (body, document, files, 0, path), can contain keys and type names. `problem`
+    looks them up in this data to tell which are keys.
     """
-    # An error's location, such as (body, document, files, 0, path), can also contain type names. To tell keys
-    # from type names, `problem` looks them up in this data.
     data_by_part: dict[Any, Any] = {}
     for detail in error.errors():
+        # `error` contains only the body's data. For other parts, treat everything in the location as a key.
         part, *keys = detail["loc"]
         data_by_part[part] = dict.fromkeys(keys)
     data_by_part["body"] = error.body

@@ -143,7 +143,7 @@ def create_team_app(
     local.report_errors(app, log)
 
     # The open paths, such as the health check, need no token, and are answered even if the server is full.
-    admission = AdmissionMiddleware(
+    app_with_admission = AdmissionMiddleware(
         app,
         log,
         tokens.holder,
@@ -151,21 +151,21 @@ def create_team_app(
         open_paths=_OPEN_PATHS,
         hint=_AUTHORIZATION_HINT,
     )
-    metrics = Metrics(admission)
+    app_with_metrics = Metrics(app_with_admission)
     app.state.service = service
-    app.state.metrics = metrics
+    app.state.metrics = app_with_metrics
     app.state.project = project
     app.state.replica = tokens if isinstance(tokens, Replica) else None
-    return metrics
+    return app_with_metrics
 
 
 @public.head("/healthz", include_in_schema=False)
 @public.get("/healthz", responses=_ERROR_RESPONSES)
 async def healthz(request: Request) -> dict[str, str]:
-    """Answer that the server works. If it has a store, also check that this answers."""
+    """Report that the server works. If it has a store, first check that the store responds."""
     replica = request.app.state.replica
     if replica is not None:
-        await replica.refresh_tokens()  # raises `StoreError` if the store doesn't answer
+        await replica.refresh_tokens()  # raises `StoreError` if the store doesn't respond
     return {"status": "ok", "version": __version__}
 
 
@@ -212,18 +212,21 @@ async def judge(
     idempotency_key: Annotated[str | None, _IDEMPOTENCY_KEY_HEADER] = None,
     unknown_fields: Annotated[str | None, _READS_ON_HEADER] = None,
 ) -> Response:
-    """Return the verdict on one document; the client may lower the server's limits, and not raise them."""
+    """Return the verdict on one document. The client can lower the server's limits, but not raise them."""
 
-    async def work() -> bytes:
+    async def judge_document() -> bytes:
         verdict = await _judge_document(request, body, idempotency_key)
         ignores_unknown_fields = unknown_fields == records.READS_ON
-        return verdict if ignores_unknown_fields else _drop_later_fields(verdict)
+        if ignores_unknown_fields:
+            return verdict
+        # An older client refuses a verdict with fields that it doesn't know.
+        return _drop_later_fields(verdict)
 
-    # Judge in the server's environment and folder. Clients, told apart by token holder, take turns.
+    # Judge in the server's environment and folder. The holders of tokens take turns.
     environ = dict(environment.environ())
     holder = request.scope[HOLDER_KEY]
     server_body = local.CallerBody(environ=environ, cwd=str(Path.cwd()), client=holder)
-    return await local.run_and_answer(request, server_body, work)
+    return await local.run_and_answer(request, server_body, judge_document)
 
 
 async def _judge_document(request: Request, body: TeamBody, idempotency_key: str | None) -> bytes:
@@ -232,10 +235,10 @@ async def _judge_document(request: Request, body: TeamBody, idempotency_key: str
     service: Service = state.service
     replica: Replica | None = state.replica
     limited_judge = await _get_limited_judge(service, state.project, body.request)
-    document = body.document.document()
+    document = body.document.to_document()
 
-    async def judge_and_count(metered_judge: DocumentJudge) -> Verdict:
-        verdict = await service.run_judge(metered_judge, document)
+    async def judge_and_count(judge: DocumentJudge) -> Verdict:
+        verdict = await service.run_judge(judge, document)
         state.metrics.count(verdict)
         return verdict
 
@@ -248,6 +251,7 @@ async def _judge_document(request: Request, body: TeamBody, idempotency_key: str
     raw_body = await request.body()
     text = raw_body.decode("utf-8", "surrogateescape")
     holder = request.scope[HOLDER_KEY]
+    # The replica calls `judge_and_count` with a judge that also adds up the cost.
     return await replica.answer(
         holder, idempotency_key, text, judge=limited_judge, run_judge=judge_and_count
     )
@@ -257,6 +261,7 @@ async def _get_limited_judge(
     service: Service, project: Path | None, client_request: TeamRequest
 ) -> DocumentJudge:
     """Return the server's judge for a client's request, with the limits that the client lowered."""
+    # Leave the limits out, so that requests with other limits can use the same judge.
     fields_without_limits = client_request.model_dump(exclude=_LIMIT_FIELDS)
     server_judge = await service.get_judge(project, JudgeRequest(**fields_without_limits))
     return _limit_judge(server_judge, client_request)
@@ -272,6 +277,7 @@ def _limit_judge(judge: DocumentJudge, limits: TeamRequest) -> DocumentJudge:
     _check_rubric(settings.loaded_rubric, limits.rubric_sha256)
     check_prices(settings.models_by_tier, limits.max_cost_usd, set_by_caller=True)
 
+    # Both are durations in seconds.
     timeout = settings.timeout
     if limits.deadline is not None:
         timeout = min(timeout, limits.deadline)
@@ -303,14 +309,13 @@ def keep(request: Request, body: LinesBody) -> Kept:
     """
     replica = request.app.state.replica
     holder = request.scope[HOLDER_KEY]
-    if replica is None:
-        find_problem = store.explain_misplaced
-    else:
-        find_problem = explain_refusal  # stricter: for example, a database can't store long ids
+    # Both functions explain why a record can't be stored. A database accepts less than a ledger file. For
+    # example, it can't store long ids.
+    find_problem = store.explain_misplaced if replica is None else explain_refusal
 
     raw_lines = [json.dumps(line).encode() for line in body.lines]
-    accepted, reasons = store.parse_accepted(raw_lines, find_problem)
-    signed_records = [sign_record(record, holder) for record in accepted]
+    accepted_records, reasons = store.parse_accepted(raw_lines, find_problem)
+    signed_records = [sign_record(record, holder) for record in accepted_records]
     if replica is None:
         _add_to_ledgers(signed_records)
     else:
@@ -350,10 +355,9 @@ def lines(
     raw_lines = _read_raw_lines(request.app.state.replica, line_filter)
     chunks = _join_lines(_filter_kind(raw_lines, kind))
 
-    # Once the response has begun, its status can't change. So read the first chunk before that, which lets
-    # most failures get a proper error response. After a later failure, the response has no end mark (the
-    # last chunk of HTTP's encoding), so the client notices.
-    first_chunk = next(chunks)
+    # Most failures happen at the first chunk. Read it before the response begins, while the status can still
+    # become an error. If a later chunk fails, the response is cut off, which the client notices.
+    first_chunk = next(chunks)  # there's always one, but it can be empty
     return StreamingResponse(chain([first_chunk], chunks), media_type=local.JSON_LINES_MEDIA_TYPE)
 
 
@@ -368,9 +372,10 @@ def _filter_kind(raw_lines: Iterator[bytes], kind: str) -> Iterator[bytes]:
     """Select the lines of one kind, such as "verdict". "all" selects all lines."""
     if kind == "all":
         return raw_lines
-    # Searching for this marker is faster than parsing every line.
-    marker = f'"judgekit/{kind}@'.encode()
-    return (raw for raw in raw_lines if marker in raw)
+    # A verdict's line contains its schema, "judgekit/verdict@1". Searching for the start of the schema is
+    # faster than parsing every line.
+    schema_start = f'"judgekit/{kind}@'.encode()
+    return (raw for raw in raw_lines if schema_start in raw)
 
 
 def _join_lines(raw_lines: Iterable[bytes]) -> Iterator[bytes]:

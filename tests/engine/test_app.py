@@ -61,7 +61,7 @@ def test_a_document_goes_over_the_wire_as_it_is_and_an_old_server_is_sent_no_new
         (replace(plain, files=files, task=TaskDescription(reference="One")), NEW),
     ):
         sent = json.loads(json.dumps(document.body()))
-        assert DocumentBody.model_validate(sent).document() == document
+        assert DocumentBody.model_validate(sent).to_document() == document
         assert ({*sent} | {*sent["files"][0]}) & NEW == new
 
 
