@@ -111,27 +111,26 @@ class EngineAddress:
         "tried_path",
     )
 
-    def __init__(self, folder: str, compat_key: str, code: str) -> None:
+    def __init__(self, folder: str, compat_key: str, code_fingerprint: str) -> None:
         """Build the paths of an engine's files in `folder`.
 
-        `code` is a fingerprint of judgekit's code. Processes with another `compat_key`, for
-        example because they use other proxies, need another engine.
+        An engine serves only processes with the same judgekit code and the same `compat_key`. The key is a
+        hash of the home folder, the proxies and the certificates in use.
         """
         self.folder = folder
         self.compat_key = compat_key
-        self.code_fingerprint = code
+        self.code_fingerprint = code_fingerprint
 
-        stem = os.path.join(folder, f"engine-{compat_key}-{code}")
-        self.stem = stem
-        self.socket_path = f"{stem}.sock"
+        self.stem = os.path.join(folder, f"engine-{compat_key}-{code_fingerprint}")
+        self.socket_path = f"{self.stem}.sock"
         # On systems without Unix sockets, this file contains the port and token.
-        self.address_file = f"{stem}.port"
+        self.address_file = f"{self.stem}.port"
         # Contains the engine's process id. It's locked as long as the engine accepts requests.
-        self.lock_path = f"{stem}.lock"
-        self.log_path = f"{stem}.log"
-        # Touched by `start_for_later`, and removed once an engine listens. If it's recent, the last start has
-        # failed or isn't finished. Then the hook doesn't start another engine at the next prompt.
-        self.tried_path = f"{stem}.tried"
+        self.lock_path = f"{self.stem}.lock"
+        self.log_path = f"{self.stem}.log"
+        # Touched by `start_for_later`, and removed once an engine listens. While this file is recent, the
+        # hook starts no other engine, because the last start has failed or isn't finished.
+        self.tried_path = f"{self.stem}.tried"
 
 
 def find(*, make: bool = False) -> EngineAddress | None:
@@ -163,10 +162,11 @@ def _identify_code() -> str:
     global _own_code  # noqa: PLW0603 - `functools.cache` would have to be imported
     if not _own_code:
         package = os.path.dirname(os.path.realpath(environment.__file__))
-        is_installed = os.path.isdir(os.path.join(package, "_bundled"))  # not in a checkout
+        # Only an installed package has this folder. Its code doesn't change, unlike a checkout's.
+        is_installed = os.path.isdir(os.path.join(package, "_bundled"))
         stamp = "" if is_installed else _stamp_sources(package)
-        version = f"{environment.__version__}\0{package}\0{stamp}"
-        _own_code = environment.checksum(os.fsencode(version))[:12]
+        identity = f"{environment.__version__}\0{package}\0{stamp}"
+        _own_code = environment.checksum(os.fsencode(identity))[:12]
     return _own_code
 
 
@@ -277,11 +277,12 @@ class Connection:
         address = address or find()
         if address is None:
             raise NoEngine("no private folder for the engine's socket")
-        problem = f"no engine at {address.socket_path}"
+        no_engine = f"no engine at {address.socket_path}"
         if not is_private_folder(address.folder):
-            raise NoEngine(f"{problem} (its folder is not private)")
+            raise NoEngine(f"{no_engine} (its folder is not private)")
 
         self.address = address
+        # Only a TCP port needs a token. `_connect_to_port` reads it.
         self._token = ""
         is_unix = _uses_unix_socket(address)
         family = _socket.AF_UNIX if is_unix else _socket.AF_INET
@@ -294,12 +295,13 @@ class Connection:
                 self._connect_to_port()
         except (OSError, ValueError) as error:
             self.close()
-            raise NoEngine(f"{problem} ({type(error).__name__})") from None
+            raise NoEngine(f"{no_engine} ({type(error).__name__})") from None
 
+        # Another user's process mustn't see this user's texts.
         is_other_user = is_unix and not is_own_process(self._socket)
-        if is_other_user:  # who mustn't see this user's texts
+        if is_other_user:
             self.close()
-            raise NoEngine(f"{problem} (another user's process answers there)")
+            raise NoEngine(f"{no_engine} (another user's process answers there)")
 
     def _connect_to_port(self) -> None:
         """Read the engine's port and token from its file, and connect. Raises `OSError` or `ValueError`."""
@@ -326,20 +328,22 @@ class Connection:
     def ask(self, method: str, path: str, body: bytes = b"", *, seconds: float) -> Response:
         """Send a request, and return the response once its headers have arrived.
 
-        The caller reads the response body as it arrives, also within `seconds`. Raises `EngineBusy` if the
-        engine is too busy or stopping, and `EngineLost` if no HTTP response arrives in time.
+        The body arrives while the caller reads it. `seconds` limits the time for the whole response. Raises
+        `EngineBusy` if the engine is too busy or stopping, and `EngineLost` if no HTTP response arrives in
+        time.
         """
         deadline = time.monotonic() + seconds
-        # After this silence, `_receive` checks the engine's health. The health check itself just waits.
+        # If the engine is silent for this long, `_receive` sends it a health check. A health check itself
+        # has only the deadline.
         silence_s = seconds if path == _HEALTH_PATH else SILENCE_SECONDS
         request = self._build_request_head(method, path, len(body)) + body
         self._send(request, seconds)
 
         head, start_of_body = self._receive_head(deadline, silence_s)
         status, headers = _parse_head(head)
-        length = headers.get("content-length")
-        body_bytes = int(length) if length else None
-        chunks = self._yield_body(start_of_body, body_bytes, deadline, silence_s)
+        length_header = headers.get("content-length")
+        body_length = int(length_header) if length_header else None
+        chunks = self._yield_body(start_of_body, body_length, deadline, silence_s)
         response = Response(status, chunks)
         if status == _BUSY_STATUS:
             raise _make_busy_error(response, headers)
@@ -373,11 +377,9 @@ class Connection:
         received = b""
         while _END_OF_HEAD not in received:
             chunk = self._receive(deadline, silence_s)
-            is_closed = not chunk
-            if is_closed and not received:
-                raise EngineLost("the engine stopped before it responded")
-            is_head_too_long = len(received) > _CHUNK_SIZE
-            if is_closed or is_head_too_long:
+            if not chunk:  # the engine closed the connection
+                raise EngineLost(_NO_HTTP if received else "the engine stopped before it responded")
+            if len(received) > _CHUNK_SIZE:  # too long for a head
                 raise EngineLost(_NO_HTTP)
             received += chunk
 
@@ -483,7 +485,10 @@ def _make_busy_error(response: Response, headers: dict[str, str]) -> EngineBusy:
 
 
 def _extract_message(body: bytes) -> str:
-    """Extract the value of "message" from a JSON body. Returns "" if there's none."""
+    """Extract the value of "message" from a JSON body, up to the first quotation mark.
+
+    Returns "" if there's none.
+    """
     # Importing a JSON parser would slow down the prompt hook.
     _, _, after_key = body.partition(b'"message": "')
     raw_message, _, _ = after_key.partition(b'"')
@@ -501,7 +506,6 @@ def is_own_process(connection: _socket.socket) -> bool:
 
     Returns True on systems that offer no way to find out.
     """
-    # Both systems return a struct of 4-byte integers, in which the user id comes second.
     try:
         if sys.platform == "linux":
             # 12 bytes of `struct ucred`: pid, uid, gid
@@ -513,8 +517,9 @@ def is_own_process(connection: _socket.socket) -> bool:
             return True  # the folder's permissions protect the socket
     except OSError:
         return False
-    user = int.from_bytes(credentials[4:8], sys.byteorder)
-    return user == os.getuid()
+    # In both structs, the user id is the second 4-byte integer.
+    user_id = int.from_bytes(credentials[4:8], sys.byteorder)
+    return user_id == os.getuid()
 
 
 def health(address: EngineAddress | None, seconds: float) -> bytes:
@@ -550,7 +555,7 @@ def start(address: EngineAddress | None) -> int | None:
 def _select_variables() -> dict[str, str]:
     """Select the environment variables that an engine is started with.
 
-    API keys aren't among them, because the engine also serves other calls.
+    API keys aren't among them, because each request brings its own caller's variables.
     """
     environ = {}
     for name, value in environment.environ().items():
@@ -596,7 +601,7 @@ def start_for_later() -> int | None:
     if address is None:
         return None
 
-    # Each start for later touches this file, and an engine that listens removes it.
+    # This function touches the file below, and an engine removes it once it listens.
     age = _measure_age(address.tried_path)
     if age < RESTART_SECONDS:
         hint = "judgekit engine start shows the reason"
@@ -604,7 +609,7 @@ def start_for_later() -> int | None:
 
     try:
         _touch(address.tried_path)
-    except OSError:  # for example, on a full disk, where an engine couldn't listen
+    except OSError:  # for example, the disk is full, so the engine couldn't create its files either
         return None
     return start(address)
 
@@ -615,7 +620,8 @@ def _measure_age(path: str) -> float:
         touched_at = os.stat(path).st_mtime
     except OSError:
         return float("inf")
-    return abs(time.time() - touched_at)  # the clock may have been set back
+    # If the clock was set back, the file's time is in the future. A negative age would count as recent.
+    return abs(time.time() - touched_at)
 
 
 def _touch(path: str) -> None:
@@ -635,13 +641,14 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
     try:
         return Connection(address)
     except NoEngine as error:
+        # Connecting may have used up the time.
         _give_up_if_hopeless(error, deadline)
 
-    address = find(make=True)
-    starter = start(address)  # the process id of the program that starts an engine
+    address = find(make=True)  # a new engine needs a folder for its socket
+    starter_pid = start(address)
     while True:
         time.sleep(_POLL)
-        exit_code = _poll_starter(starter)
+        exit_code = _poll_starter(starter_pid)
         try:
             return Connection(address)
         except NoEngine as error:
@@ -649,21 +656,24 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
         if exit_code == TAKEN_EXIT_CODE:
             # Another engine is at the address, but it may be shutting down. Wait, then run a new starter.
             time.sleep(_TAKEN_POLL)
-            starter = start(address)
+            starter_pid = start(address)
 
 
-def _poll_starter(starter: int | None) -> int | None:
+def _poll_starter(starter_pid: int | None) -> int | None:
     """Return the starter's exit code, or None while it's running."""
-    if starter is None:  # it couldn't be started, so it has failed
+    if starter_pid is None:  # it couldn't be started, so it has failed
         return 1
-    return _poll_exit_code(starter)
+    return _poll_exit_code(starter_pid)
 
 
 def _give_up_if_hopeless(error: NoEngine, deadline: float, exit_code: int | None = None) -> None:
-    """Raise `NoEngine` if no engine will listen in time: the starter has failed, or the deadline has passed.
+    """Raise `NoEngine` if no engine will listen in time.
 
-    `exit_code` is the starter's, or None while there's none or it's running.
+    `exit_code` is the starter's exit code, or None if it's still running or wasn't started. `error` is the
+    last failure to connect.
     """
+    # The starter exits once its engine listens or has failed. Even after exit code 0, connecting should have
+    # worked by now. TAKEN_EXIT_CODE means that another engine is at the address, which may still answer.
     has_failed = exit_code not in (None, TAKEN_EXIT_CODE)
     is_late = time.monotonic() > deadline
     if has_failed or is_late:
@@ -687,7 +697,7 @@ def call(
     operation: str,
     body: Callable[[], bytes],
     read: Callable[[Response], Value],
-    locally: Callable[[NoEngine], Value],
+    run_locally: Callable[[NoEngine], Value],
     *,
     use: bool = True,
     connect: Callable[[], Connection] = connect_or_start,
@@ -697,20 +707,21 @@ def call(
     """Run an operation, such as "judge", on the engine, and return the result of `read(response)`.
 
     `connect` connects to the engine, and `body` builds the request's body. If there's no engine or `use` is
-    False, `locally` does the work in this process instead. In that case, `warn` gets the reason, unless the
-    engine is switched off.
+    False, `run_locally` does the work in this process instead. Before that, `warn` gets the reason, unless
+    the engine is switched off.
     """
     try:
-        _require_engine(use=use)
+        _require_engine(use=use)  # raises `EngineOff` if the engine mustn't be used
         with connect() as connection:
             response = connection.ask("POST", f"/v1/{operation}", body(), seconds=seconds)
             return read(response)
     except NoEngine as error:
         reason = error
 
-    # Only now, after the handler, so that an error of `locally` doesn't seem to be caused by `reason`.
+    # Don't move this into the `except` block. There, an error of `run_locally` would seem to be caused by
+    # `reason`.
     _warn_of_local_work(reason, warn)
-    return locally(reason)
+    return run_locally(reason)
 
 
 def _require_engine(*, use: bool) -> None:
@@ -727,12 +738,10 @@ def _warn_of_local_work(reason: NoEngine, warn: Callable[[str], None] | None) ->
 
 
 def caller_fields(project: str | None = None, *, git: bool = False) -> dict[str, object]:
-    """Build the request fields that describe the caller, such as the environment variables.
-
-    Variables that start with `GIT_` are only included if `git`.
-    """
+    """Build the request fields that describe the caller, such as the environment variables."""
     variables = {}
     for name, value in environment.environ().items():
+        # Only requests of the gate need git's variables: GIT_DIR names the repository to read.
         if git or not name.startswith("GIT_"):
             variables[name] = value
     return {

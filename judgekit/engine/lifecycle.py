@@ -58,18 +58,19 @@ def settings(protocol: type[asyncio.Protocol], drain_seconds: int, **more: Any) 
 class _Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection, or close it if it's from another user's process."""
+        # Even before an abort, because `connection_lost` needs the transport that this sets.
         super().connection_made(transport)
         connection = transport.get_extra_info("socket")
-        # On a TCP port, the requests' token shows whether they're from this user.
-        is_other_user = _is_unix_socket(connection) and not client.is_own_process(connection)
-        if is_other_user:
+        if not _is_unix_socket(connection):  # on a TCP port, each request needs a token instead
+            return
+        if not client.is_own_process(connection):
             transport.abort()
 
 
 def _is_unix_socket(connection: Any) -> bool:  # noqa: ANN401 - asyncio's wrapper of a socket, or None
-    """Whether a connection is a Unix socket. It never is on systems without them."""
     if not connection:
         return False
+    # Systems without Unix sockets lack this constant, and no connection has the family None.
     unix_family = getattr(_socket, "AF_UNIX", None)
     is_unix: bool = connection.family == unix_family
     return is_unix
@@ -77,14 +78,14 @@ def _is_unix_socket(connection: Any) -> bool:  # noqa: ANN401 - asyncio's wrappe
 
 class Engine(uvicorn.Server):
     def __init__(self, engine_lock: process.EngineLock, log: process.Log) -> None:
-        """Create the server of an engine that already listens. `live` then builds its application."""
+        """Create a server for the lock's listening socket. `live` then builds the server's application."""
         config = settings(
             _Protocol,
             DRAIN_SECONDS,
             date_header=False,
             timeout_keep_alive=_KEEP_ALIVE_S,
-            # Otherwise a request could inherit the context variables of another one, such as its caller's
-            # environment, because asyncio can leak them between tasks.
+            # asyncio can leak context variables between tasks. Without this, a request could see those of
+            # another request, such as its caller's environment.
             reset_contextvars=True,
         )
         super().__init__(config)
@@ -97,9 +98,9 @@ class Engine(uvicorn.Server):
         self._admission: AdmissionMiddleware  # set by `live`
 
     async def live(self) -> None:
-        """Serve requests until the engine leaves, then close its connections."""
+        """Serve requests until the engine leaves, then close the connections to model providers."""
         lock = self._engine_lock
-        service = Service(self.leave)
+        service = Service(stop=self.leave)
         self._admission = create_app(service, self._log, token=lock.token)
         self.config.app = self._admission
         preparing = asyncio.create_task(self._prepare(service))
@@ -125,10 +126,9 @@ class Engine(uvicorn.Server):
     async def _leave_soon(self) -> None:
         """Make this engine leave soon, because it can't judge and a new one may succeed."""
         self._idle_limit_s = _SHORT_IDLE_S
-        # The prompt hook starts no engine while this file is recent. Otherwise it would start one at every
-        # prompt.
-        tried = Path(self._engine_lock.address.tried_path)
-        await asyncio.to_thread(tried.touch, 0o600)
+        # While this file is recent, the prompt hook starts no engine. Otherwise every prompt would start one.
+        tried_file = Path(self._engine_lock.address.tried_path)
+        await asyncio.to_thread(tried_file.touch, 0o600)
 
     async def _load_idle_limit(self) -> float:
         """Return the configured idle limit in seconds, or the default if the configuration is broken."""
@@ -169,7 +169,7 @@ class Engine(uvicorn.Server):
             self._leave("its socket is gone")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Release the lock and socket, so that another engine can start, and finish all running requests."""
+        """Let another engine take over the address, then finish the requests that are still running."""
         active_count = self._admission.active_requests.total()
         self._log.add(f"stopping: {self._reason}; {active_count} requests to finish")
         self._admission.is_shutting_down = True  # from now on, new requests are refused
@@ -180,7 +180,7 @@ class Engine(uvicorn.Server):
         await super().shutdown(sockets)
 
     def leave(self, idle_seconds: float = 0) -> None:
-        """Make the engine leave now, or once it has been idle for `idle_seconds`, if that isn't 0."""
+        """Make the engine leave once it has been idle for `idle_seconds`. With 0, it leaves now."""
         if idle_seconds:
             self._idle_limit_s = min(self._idle_limit_s, idle_seconds)
         else:

@@ -57,9 +57,8 @@ class EngineLock(NamedTuple):
     def release(self) -> None:
         """Let another engine take this address, while this engine finishes its requests."""
         with suppress(OSError):
-            # If clients can't reach this engine, the file may be another engine's.
-            owns_listener_file = not self.is_unreachable()
-            if owns_listener_file:
+            # While this engine is reachable, the file at this path is its own.
+            if not self.is_unreachable():
                 os.unlink(self.listener_path)
         with suppress(OSError):
             if _is_still_at(self.address.lock_path, self.lock_descriptor):
@@ -151,7 +150,7 @@ def _listen_on_port(address: EngineAddress, token: str) -> socket.socket:
 def take_lock(path: str) -> int | None:
     """Lock a file, and return a descriptor. Closing the descriptor releases the lock.
 
-    Returns None if another process has the lock.
+    Returns None if another process has the lock, or if others keep replacing the file.
     """
     for _ in range(_TRIES):
         descriptor = locks.take(path)
@@ -159,8 +158,8 @@ def take_lock(path: str) -> int | None:
             return None
         if _is_still_at(path, descriptor):
             return descriptor
-        # Another process removed or renamed the file before we locked it, so our lock wouldn't keep anybody
-        # from locking a new file at this path. Try again.
+        # Another process removed or renamed the file before we locked it. Others will lock a new file at this
+        # path, so our lock is useless. Try again.
         os.close(descriptor)
     return None
 
@@ -189,11 +188,11 @@ class Running(NamedTuple):
 def engines(address: EngineAddress) -> list[Running]:
     """List the running engines in an address's folder, and remove the files of dead ones.
 
-    Engines that run the same code as this process come first, and those that are shutting down come last.
+    Engines that are shutting down come last. Among the others, those that run the address's code come first.
     """
     engine_by_pid: dict[int, Running] = {}
     # An engine that shuts down renames its `.lock` to `.leaving`. If it does so between the two searches,
-    # this order finds it twice, but the other order would miss it.
+    # this order finds it twice, which the dict merges. The other order would miss it.
     for suffix in (".lock", ".leaving"):
         pattern = f"engine-{address.compat_key}-*{suffix}"
         for path in sorted(Path(address.folder).glob(pattern)):
@@ -210,12 +209,12 @@ def engines(address: EngineAddress) -> list[Running]:
 
 
 def _find_living_engine(path: Path, own_address: EngineAddress) -> Running | None:
-    """Return the engine that has locked a file. If it's dead, clean up after it and return None.
+    """Return the engine with this lock file. If it's dead, remove its files and return None.
 
-    Raises `OSError`.
+    Raises `OSError` if the lock file can't be opened, or a file can't be removed.
     """
-    stem = f"engine-{own_address.compat_key}-"
-    code, _, _ = path.name.removeprefix(stem).partition(".")
+    prefix = f"engine-{own_address.compat_key}-"
+    code, _, _ = path.name.removeprefix(prefix).partition(".")
     address = EngineAddress(own_address.folder, own_address.compat_key, code)
     is_shutting_down = path.suffix == ".leaving"
 
@@ -224,12 +223,14 @@ def _find_living_engine(path: Path, own_address: EngineAddress) -> Running | Non
         pid = _read_process_id(path)
         return None if pid is None else Running(address, pid, is_shutting_down)
 
-    # The log of an engine that ran this process's own code can be of interest, so its files are kept.
+    # The engine is dead, because this process could take the lock.
     ran_other_code = code != own_address.code_fingerprint
     try:
         if is_shutting_down:
+            # Keep its other files, because they may be a new engine's by now.
             path.unlink()
         elif ran_other_code:
+            # If it ran our own code, keep its files instead, because the log can be of interest.
             _remove_files(address)
     finally:
         os.close(lock)
@@ -258,7 +259,7 @@ def _read_process_id(lock: Path) -> int | None:
 
 
 def running() -> list[Running]:
-    """List the caller's engines of all versions. They have their files in the same folder."""
+    """List this user's running engines, including those of other versions."""
     own_address = client.find()
     if own_address is None:  # without a private folder, there are no engines
         return []
@@ -279,8 +280,8 @@ def _request_shutdown(address: EngineAddress, timeout: float, idle_seconds: floa
 
     Raises `NoEngine` if the engine doesn't answer within `timeout` seconds.
     """
+    body = json.dumps({"idle_seconds": idle_seconds}).encode()
     with client.Connection(address) as connection:
-        body = f'{{"idle_seconds": {idle_seconds:g}}}'.encode()
         connection.ask("POST", "/v1/stop", body, seconds=timeout).read()
 
 
@@ -402,9 +403,13 @@ class Log(logging.Handler):
         self.add(f"fault: {type(error).__name__}{position}")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write another library's log message, without its arguments, which can quote private texts."""
-        if record.exc_info and record.exc_info[1]:
-            self.add_error(record.exc_info[1])
+        """Write another library's log message, or only the class and source line of its exception.
+
+        A message is written without its arguments, because they can quote private texts.
+        """
+        error = record.exc_info[1] if record.exc_info else None
+        if error:
+            self.add_error(error)
             return
         first_line, _, _ = str(record.msg).partition("\n")
         self.add(f"{record.name}: {short_line(first_line, 200)}")

@@ -43,9 +43,10 @@ def main(arguments: Sequence[str]) -> int:
         engine_lock = process.become_engine(address)
     except OSError:
         return _CANNOT_LISTEN_EXIT_CODE
+    # An engine is listening now, this one or another, so the last start didn't fail.
     with suppress(OSError):
-        os.unlink(address.tried_path)  # an engine is listening now
-    if engine_lock is None:
+        os.unlink(address.tried_path)
+    if engine_lock is None:  # another engine is at the address
         return TAKEN_EXIT_CODE
 
     if os.name != "nt":
@@ -60,12 +61,12 @@ def _serve(engine_lock: process.EngineLock, log: process.Log) -> NoReturn:
     """Serve requests until the engine shuts down, then end this process. Errors are logged."""
     code = 0
     try:
-        # Write the process id to the lock file, for `engines` and `stop`.
+        # Write the process id to the lock file, so that other processes can list and stop this engine.
         os.pwrite(engine_lock.lock_descriptor, f"{os.getpid()}\n".encode(), 0)
         log.add("listening")
 
-        # Import the server only now, because that takes half a second and clients can already connect. The
-        # import is faster without garbage collection, and creates no garbage.
+        # The import takes half a second. It comes after the socket listens, so that clients can connect
+        # meanwhile. It creates no garbage, so it's faster without garbage collection.
         gc.disable()
         from judgekit.engine import lifecycle  # noqa: PLC0415 - see above
 
