@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from judgekit import environment
 from judgekit.config import settings
 from judgekit.errors import JudgekitError
-from judgekit.judging import service
+from judgekit.judging import service as judging_service
 from judgekit.providers import litellm
 from judgekit.providers.gateway import borrowed_gateway, open_gateway
 from judgekit.providers.pace import Pace
@@ -62,16 +62,16 @@ class Service:
     def __init__(self, stop: Callable[[float], None] = lambda _: None) -> None:
         """Create a service without any judges yet.
 
-        `stop` gets the seconds that the engine must have been idle before it leaves. 0 means now.
+        `stop(seconds)` stops the engine once it has been idle for that long. `stop(0)` stops it now.
         """
         self.stop = stop
         self.started_at = datetime.now(UTC)
         self.ready = asyncio.Event()  # also set if `prepare` failed
-        self.failure = ""
+        self.failure = ""  # why `prepare` failed
         self.gateway: Gateway = open_gateway({})
-        # The task that builds each judge, and the time when the task was started.
+        # By cache key: the task that builds a judge, and the time when that task was started.
         self.cached_judges: dict[object, tuple[asyncio.Task[Any], float]] = {}
-        # A `Pace` limits how many judgings use the same providers at once.
+        # By limit and providers: the `Pace` that limits how many judgings use these providers at once.
         self._paces: dict[tuple[object, ...], Pace] = {}
 
     async def prepare(self) -> None:
@@ -100,18 +100,19 @@ class Service:
 
     async def get_judge(self, project: Path | None, request: JudgeRequest) -> DocumentJudge:
         """Return a judge that uses the caller's environment. Raises `ConfigError` or `UsageError`."""
-        make = partial(service.document_judge, self.gateway, project, request)
+        make = partial(judging_service.document_judge, self.gateway, project, request)
         judge, _ = await self._make_or_reuse(make, project, request)
         return judge
 
     async def get_comparison_judge(
         self, texts: ComparisonInput, project: Path | None, request: JudgeRequest
     ) -> PairJudge | RankingJudge:
-        """Return a judge for a comparison with as many texts as this one.
+        """Return a judge that can compare these texts. It may have been built for other texts.
 
         Raises `ConfigError` or `UsageError`.
         """
-        make = partial(service.comparison_judge, self.gateway, texts, project, request)
+        make = partial(judging_service.comparison_judge, self.gateway, texts, project, request)
+        # The judge depends on how many texts there are, with and without copies, but not on their words.
         text_counts = (len(texts.files), len(texts.distinct_letters))
         return await self._make_or_reuse(make, project, request, *text_counts)
 
@@ -147,26 +148,26 @@ class Service:
         """Drop all judges that are too old, and also the judge for `key` if building it failed."""
         for cached_key, (task, made_at) in list(self.cached_judges.items()):
             is_old = now - made_at > MAX_JUDGE_AGE_SECONDS
-            has_failed = _has_failed(task)
-            must_be_rebuilt = has_failed and cached_key == key  # others are only rebuilt on request
-            if is_old or must_be_rebuilt:
+            is_requested = cached_key == key
+            if is_old or (is_requested and _has_failed(task)):
                 # The cache key contains environment variables, so this also forgets any API keys in them.
                 del self.cached_judges[cached_key]
 
     async def run_judge(self, judge: Judge[Any, Subject, Record], subject: Subject) -> Record:
         """Judge a subject, and return its record, such as a verdict.
 
-        If one of the judge's providers limits the number of concurrent judgings, waits for a free slot first.
+        If one of the judge's providers limits the number of concurrent judgings, waits for a turn first.
         """
-        limit = service.max_concurrency(judge, _UNBOUNDED)
-        if limit == _UNBOUNDED:
+        limit = judging_service.max_concurrency(judge, _UNBOUNDED)
+        if limit == _UNBOUNDED:  # no provider has a limit
             return await judge.judge(subject)
 
-        # Judges with the same limit and providers share a `Pace`, which lets `limit` of them run at once.
-        key = (limit, *sorted(_collect_providers(judge)))
-        if key not in self._paces:
-            self._paces[key] = Pace(limit)
-        async with self._paces[key].turn():
+        # A `Pace` lets `limit` judgings run at once. Judges with the same limit and providers share one.
+        limit_and_providers = (limit, *sorted(_collect_providers(judge)))
+        if limit_and_providers not in self._paces:
+            self._paces[limit_and_providers] = Pace(limit)
+        pace = self._paces[limit_and_providers]
+        async with pace.turn():
             return await judge.judge(subject)
 
 
@@ -234,6 +235,7 @@ def _list_names(folder: str) -> list[str]:
 
 def rss_bytes() -> int:
     """Return this process's resident memory in bytes. On macOS it's the peak, and on Windows 0."""
+    # Only Linux has this file.
     with suppress(OSError), open("/proc/self/statm", encoding="ascii", newline="\n") as file:
         _, resident_pages, *_ = file.read().split()
         return int(resident_pages) * os.sysconf("SC_PAGE_SIZE")
@@ -241,7 +243,7 @@ def rss_bytes() -> int:
         import resource  # noqa: PLC0415 - doesn't exist on Windows
 
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        return usage.ru_maxrss  # in bytes on macOS, which is the only other system
+        return usage.ru_maxrss  # in bytes on macOS
     return 0
 
 
@@ -260,7 +262,7 @@ class ThreadGateway:
             self._gateway.complete(endpoint, request), self._loop
         )
         self._calls.add(call)
-        # `stop_lending` may have run before the call was added, and missed it. So check only now.
+        # `stop_lending` cancels the calls in `_calls`. If it ran before this one was added, cancel it here.
         if self._has_stopped_lending:
             call.cancel()
         try:
@@ -284,7 +286,8 @@ async def in_thread(gateway: Gateway, work: Callable[[], Value]) -> Value:
     """
     loop = asyncio.get_running_loop()
     thread_gateway = ThreadGateway(gateway, loop)
-    # `open_gateway` finds the gateway in a context variable. Only the thread's context may have it.
+    # In the thread, `open_gateway` returns `borrowed_gateway`. Set that variable in a copy of the context,
+    # because this event loop must keep using its own gateway.
     thread_context = copy_context()
     thread_context.run(borrowed_gateway.set, thread_gateway)
     try:

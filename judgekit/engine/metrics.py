@@ -24,18 +24,18 @@ class Metrics:
         self._requests = Counter(
             "judgekit_requests", "Requests answered.", ["route", "status"], registry=registry
         )
-        self._inside = Gauge(
+        self._active_requests = Gauge(
             "judgekit_requests_inside", "Requests without a response yet.", registry=registry
         )
         self._verdicts = Counter(
             "judgekit_verdicts", "Verdicts given.", ["verdict", "rubric"], registry=registry
         )
-
-        buckets = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300)
-        name = "judgekit_judging_seconds"
-        about = "Seconds for a verdict."
-        self._seconds = Histogram(name, about, buckets=buckets, registry=registry)
-
+        self._seconds = Histogram(
+            "judgekit_judging_seconds",
+            "Seconds for a verdict.",
+            buckets=(0.1, 0.3, 1, 3, 10, 30, 60, 120, 300),
+            registry=registry,
+        )
         self._rounds = Counter(
             "judgekit_rounds", "Rounds of judging.", ["tier", "failure"], registry=registry
         )
@@ -56,7 +56,7 @@ class Metrics:
             status = message.get("status", status)  # only the response's first message has a status
             await send(message)
 
-        with self._inside.track_inprogress():
+        with self._active_requests.track_inprogress():
             await self._app(scope, receive, send_and_note_status)
 
         # Count by route rather than by path, because each unknown path would add a counter.

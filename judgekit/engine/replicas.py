@@ -64,15 +64,18 @@ class StoreTokens(Tokens):
 
     @contextmanager
     def _change_rows(self) -> Iterator[list[Any]]:
-        """Yield the rows as a list to change in place, then apply the changes to the database."""
+        """Yield a list to which the caller adds rows, or from which it removes some, then store the changes.
+
+        The caller mustn't edit a row.
+        """
         stored_rows = self.rows()
-        rows = list(stored_rows)
-        yield rows
-        for row in rows:
+        wanted_rows = list(stored_rows)
+        yield wanted_rows
+        for row in wanted_rows:
             if row not in stored_rows:
                 self._database.add_token(row["name"], row["sha256"], row["created"])
         for row in stored_rows:
-            if row not in rows:
+            if row not in wanted_rows:
                 self._database.remove_token(row["name"])
 
 
@@ -110,23 +113,25 @@ class Replica:
     def __init__(
         self, settings: Config, database: Database, budget: Budget | None, log: Log
     ) -> None:
-        """Prepare a replica. Other replicas don't know it before `stay_registered`."""
+        """Create a replica. Calling `stay_registered` makes it known to the other replicas."""
         self.database = database
         self.id = uuid.uuid4().hex
-        # The pulse shows other replicas that this one is alive. Requests can use up the other connections, so
-        # it has its own.
+        # Through this separate connection, the replica reports that it's alive. Requests can use up all
+        # connections of `database`.
         self._pulse = Database(settings.server.store or "")
         self._log = log
-        self._keeps_quotes = settings.ledger.text  # in the verdicts' ledger lines
+        # Whether ledger lines keep the texts that a verdict quotes.
+        self._keeps_quotes = settings.ledger.text
         self._budget = budget
         self._free_connections = asyncio.Semaphore(CONNECTIONS)
-        # Calls that record how an attempt ended. They're repeated once the store works again.
+        # Functions that record how an attempt ended, to call once the store works again.
         self._unrecorded_endings: deque[Callable[[], str]] = deque(maxlen=_MAX_UNRECORDED)
 
         self.tokens = StoreTokens(database)
         self._holder_by_sha256: dict[str, str] = {}
         self._damaged_names: list[str] = []  # names of tokens
-        self._tokens_read_at = -TOKEN_SECONDS  # the first call will read them
+        # So long ago that the first request reads the tokens.
+        self._tokens_read_at = -TOKEN_SECONDS
         self._reading_task: asyncio.Task[None] | None = None
         self._reading_failure = ""
 
@@ -146,6 +151,7 @@ class Replica:
     @asynccontextmanager
     async def stay_registered(self) -> AsyncIterator[None]:
         """Keep this replica registered as alive, so that other replicas don't take over its requests."""
+        # Unlike `self.run_in_thread`, this doesn't wait for a free connection, because `_pulse` has its own.
         await running.run_in_thread(partial(self._pulse.beat, self.id))
         heartbeat = asyncio.create_task(self._beat())
         try:
@@ -163,13 +169,13 @@ class Replica:
     async def _beat(self) -> None:
         """Report this replica as alive every few seconds, and tidy the store occasionally."""
         tidied_at = time.monotonic()
-        # `_pulse` has a connection of its own, so it needn't wait until one of the others is free.
-        free_pulse_connections = asyncio.Semaphore(1)
+        # A beat waits only for the connection of `_pulse`, even if requests use all the others.
+        pulse_semaphore = asyncio.Semaphore(1)
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             try:
                 send_beat = partial(self._pulse.beat, self.id)
-                await self.run_in_thread(send_beat, free_pulse_connections)
+                await self.run_in_thread(send_beat, pulse_semaphore)
                 await self._catch_up()  # if the store failed before, it may work again
                 if time.monotonic() - tidied_at > _TIDY_SECONDS:
                     tidied_at = time.monotonic()
@@ -178,17 +184,24 @@ class Replica:
                 self._log.add(str(error))
 
     async def _catch_up(self) -> None:
-        """Record how earlier attempts ended, if that failed before. Raises if it fails again."""
+        """Record how earlier attempts ended, if the store couldn't record that before.
+
+        Raises the store's error if it still can't.
+        """
         while self._unrecorded_endings:
-            ending = self._unrecorded_endings.popleft()
+            record_ending = self._unrecorded_endings.popleft()
             try:
-                await self.run_in_thread(ending)
+                await self.run_in_thread(record_ending)
             except BaseException:
-                self._unrecorded_endings.append(ending)  # try again next time
+                # Try again next time, after the others.
+                self._unrecorded_endings.append(record_ending)
                 raise
 
     async def refresh_tokens(self) -> None:
-        """Read the tokens from the store, at most once a second. Raises `StoreError` if that failed."""
+        """Read the tokens from the store, at most once a second.
+
+        Raises `StoreError` if the last reading failed, even if that was less than a second ago.
+        """
         if time.monotonic() - self._tokens_read_at > TOKEN_SECONDS:
             if self._reading_task is None:
                 self._reading_task = asyncio.create_task(self._read_tokens())
@@ -207,7 +220,7 @@ class Replica:
             tokens, damaged_names = read_tokens(rows)
             self._holder_by_sha256 = {token.sha256: token.name for token in tokens}
             self._reading_failure = ""
-            self._log_newly_damaged(damaged_names)
+            self._log_damaged_rows(damaged_names)
         except JudgekitError as error:
             self._log.add(str(error))
             self._reading_failure = "the store does not answer; try again"
@@ -215,9 +228,10 @@ class Replica:
             self._tokens_read_at = time.monotonic()
             self._reading_task = None  # the next refresh starts a new one
 
-    def _log_newly_damaged(self, damaged_names: list[str]) -> None:
-        """Log the damaged rows, unless they're the same as at the last reading."""
-        if damaged_names != self._damaged_names:
+    def _log_damaged_rows(self, damaged_names: list[str]) -> None:
+        """Log all damaged rows, unless they're the same as at the last reading."""
+        have_changed = damaged_names != self._damaged_names
+        if have_changed:
             names = ", ".join(damaged_names)
             self._log.add(f"these rows of tokens are none, and let nobody in: {names}")
         self._damaged_names = damaged_names
@@ -235,27 +249,28 @@ class Replica:
     ) -> bytes:
         """Return the answer stored under `key`. If there's none, judge the request and store the answer.
 
-        `holder` is the client's name, and `text` the request's body. Raises `UsageError` if `key` came with
-        another body. Raises `StoreError` if the store fails, or if another replica is judging the request.
+        `holder` is the name on the client's token, and `text` the request's body. Raises `UsageError` if
+        `key` was already used with a different body. Raises `StoreError` if the store fails, or if another
+        replica is judging the request.
         """
         attempt = self._make_attempt(holder, key, text)
         meter = _Meter(judge.gateway)
-        ending = None
+        store_answer = None
         try:
             # First record earlier attempts, which may have answered this request.
             await self._catch_up()
-            stored_answer = await self._claim(attempt, judge)
-            if stored_answer is not None:
-                return stored_answer.encode()
+            earlier_answer = await self._claim(attempt, judge)
+            if earlier_answer is not None:
+                return earlier_answer.encode()
 
             verdict = await run_judge(self._adapt_judge(judge, meter))
             # Store the answer before returning it, so that every attempt returns the same one.
-            ending = self._build_ending(attempt, meter.usd, verdict)
-            stored_answer = await self._retry_in_thread(ending)
+            store_answer = self._build_ending(attempt, meter.usd, verdict)
+            stored_answer = await self._retry_in_thread(store_answer)
         except BaseException:
-            # Without an answer, record only what the attempt has cost until now.
-            failure = partial(self.database.finish_attempt, attempt, meter.usd, None, None)
-            await self._record_ending(ending or failure)
+            # If there's an answer already, store it later. Otherwise record only the cost until now.
+            record_cost = partial(self.database.finish_attempt, attempt, meter.usd, None, None)
+            await self._record_ending(store_answer or record_cost)
             raise
 
         if not stored_answer:  # another replica took over, because this one was too slow
@@ -301,9 +316,9 @@ class Replica:
         return replace(judge, gateway=meter, cache=cache)
 
     def _build_ending(self, attempt: Attempt, usd: float, verdict: Verdict) -> Callable[[], str]:
-        """Build a call that stores an attempt's answer, and the verdict's line in the ledger."""
-        # The server can't know if a gate asked for this verdict. So record it as one on a task, which the
-        # gate's figures leave out. If a gate asked, its client may report so later.
+        """Return a function that stores an attempt's answer, and the verdict's line in the ledger."""
+        # The server can't know if a gate asked for this verdict. Record it as a verdict on a task, because
+        # those don't count in the gate's figures. The client can replace this line with its own later.
         task_line = make_verdict_line(verdict, text=self._keeps_quotes, of_task=True)
         ledger_line = task_line.model_copy(update={"project": SERVED_PROJECT})
         answer = verdict.model_dump_json(by_alias=True)
@@ -323,12 +338,11 @@ class Replica:
             call, tries, should_retry=is_store_failure, seconds=_STORE_SECONDS
         )
 
-    async def _record_ending(self, ending: Callable[[], str]) -> None:
-        """Record how a failed attempt ended, now or, if the store fails, later.
-
-        Then a retry of the request gets the stored answer, or can start without waiting.
-        """
-        self._unrecorded_endings.append(ending)
+    async def _record_ending(self, record_ending: Callable[[], str]) -> None:
+        """Record how a failed attempt ended. If the store fails, `_catch_up` tries again later."""
+        self._unrecorded_endings.append(record_ending)
+        # Try at once, so that a retry of the request gets the stored answer, or needn't wait until this
+        # attempt's claim ends.
         with suppress(JudgekitError):
             await self._catch_up()
 
@@ -365,6 +379,7 @@ def join_store(settings: Config, log: Log) -> Replica | None:
 
     Raises `ConfigError` if the store can't be used, or the budget is invalid.
     """
+    # Check the budget even if there's no store, because then a budget is an error.
     budget = _read_budget(settings)
     if settings.server.store is None:
         return None

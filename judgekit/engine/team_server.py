@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from judgekit.engine.replicas import Replica
 
 
-_NO_REQUEST = "no request of HTTP, or one whose headers are longer than 16 KB"
+_NO_REQUEST_MESSAGE = "no request of HTTP, or one whose headers are longer than 16 KB"
 
 
 HEAD_SECONDS = 15.0  # for the head of a request, the wait for it included
@@ -73,7 +73,7 @@ class PatientProtocol(H11Protocol):
 
     _next_check: asyncio.TimerHandle | None = None
     _state: object = None
-    since = 0.0  # when the state last changed
+    state_changed_at = 0.0
     _unread_since: float | None = None  # None while the client has nothing to read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -115,9 +115,9 @@ class PatientProtocol(H11Protocol):
             self._next_check.cancel()
         super().connection_lost(exc)
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
-        """Respond to an invalid or oversized request head with JSON, as to other errors."""
-        body = error_body("input", _NO_REQUEST, Exit.BAD_INPUT)
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - our message replaces uvicorn's
+        """Refuse an invalid or oversized request head. Like every error, the response is JSON."""
+        body = error_body("input", _NO_REQUEST_MESSAGE, Exit.BAD_INPUT)
         headers = [
             ("content-type", JSON_MEDIA_TYPE),
             ("content-length", str(len(body))),
@@ -141,12 +141,15 @@ class PatientProtocol(H11Protocol):
 
     def _note_progress(self, now: float) -> None:
         """Note when the connection's state last changed, and when the client fell behind in reading."""
+        # Each request has a new cycle, so the next one on this connection counts as a change.
         state = (self.conn.their_state, self.cycle)
         if state != self._state:
             self._state = state
-            self.since = now
-        has_unread_answer = self.transport.get_write_buffer_size() > 0
-        if not has_unread_answer:
+            self.state_changed_at = now
+
+        # The transport's buffer holds what the client hasn't read yet.
+        has_unread_response = self.transport.get_write_buffer_size() > 0
+        if not has_unread_response:
             self._unread_since = None
         elif self._unread_since is None:
             self._unread_since = now
@@ -156,7 +159,8 @@ class PatientProtocol(H11Protocol):
         time_limits = {h11.IDLE: HEAD_SECONDS, h11.SEND_BODY: BODY_SECONDS}
         # In any other state, the client is waiting for its response, which can take any time.
         time_limit = time_limits.get(self.conn.their_state, inf)
-        return now - self.since > time_limit
+        seconds_in_state = now - self.state_changed_at
+        return seconds_in_state > time_limit
 
     def _reads_too_slowly(self, now: float) -> bool:
         """Whether the client has left a part of its response unread for too long."""
@@ -169,8 +173,8 @@ def _abort_longest_idle(connections: list[PatientProtocol]) -> None:
     """Abort the connection that has been idle longest. Does nothing if none is idle."""
     idle_connections = [connection for connection in connections if connection.is_idle()]
     if idle_connections:
-        # `since` is the time when a connection became idle.
-        longest_idle = min(idle_connections, key=lambda connection: connection.since)
+        # An idle connection's last change of state was when it became idle.
+        longest_idle = min(idle_connections, key=lambda connection: connection.state_changed_at)
         longest_idle.transport.abort()
 
 
@@ -193,10 +197,11 @@ def serve(
     log = Log(str(Path(folder) / "log"))
     replica = join_store(settings, log)
     _require_token(replica)
-    description = _check_judge(settings, project)
+    models = _check_judge(settings, project)
 
     listener = _open_listener(host, port)
     url = _build_url(host, listener, encrypted=certificate is not None)
+    start_message = f"judging at {url}: {models}"
     tls = {"ssl_certfile": certificate, "ssl_keyfile": key}
     server = uvicorn.Server(lifecycle.settings(PatientProtocol, DRAIN_SECONDS, **tls))
 
@@ -205,12 +210,13 @@ def serve(
         service = Service()
         logging.getLogger().addHandler(log)  # otherwise uvicorn's errors would go to stderr
         tokens = replica or user_tokens()  # a replica reads the tokens from its store
+        # `lifecycle.settings` has left the application empty.
         server.config.app = create_team_app(service, log, tokens, project)
         # If the preparation fails, the server starts anyway, and reports the failure to every client.
         await service.prepare()
         try:
             async with _stay_registered(replica):
-                on_start(f"judging at {url}: {description}")
+                on_start(start_message)
                 await server.serve([listener])
         finally:
             await service.gateway.aclose()
@@ -258,7 +264,7 @@ def _check_judge(settings: Config, project: Path | None) -> str:
     models_by_tier, description = panel.resolve_panel(settings, project)
     if not models_by_tier:
         raise ConfigError(f"no model to judge with: {description}")
-    # The limit is the configured one. A client that sets its own is checked at its request.
+    # A limit that a client sets is checked when its request arrives.
     check_prices(models_by_tier, settings.judge.max_cost_usd, project, set_by_caller=False)
     return description
 
