@@ -239,12 +239,15 @@ class BatchGateway:
         styles: Sequence[CallStyle],
         refused: Sequence[CallStyle],
     ) -> CallStyle:
-        """Choose the style of a request: the one in which it was already sent, or the latest usable one."""
+        """Choose a style that the provider hasn't refused for this request.
+
+        Prefers a style in which the manifest already has the request, then the one that was added last.
+        """
         usable = [style for style in styles if style not in refused]
         for style in usable:
-            was_sent = self._manifest.has(_custom_id(endpoint, request, style))
-            if was_sent:
-                return style  # its answer is already paid for
+            is_in_manifest = self._manifest.has(_custom_id(endpoint, request, style))
+            if is_in_manifest:
+                return style  # its answer may be paid for already
         return usable[-1]
 
     def _weaken_format(self, styles: list[CallStyle], style: CallStyle) -> None:
@@ -422,12 +425,13 @@ class BatchGateway:
                 await self._changed.wait()
                 continue
 
-            # While a row's first call waits, the row can make another one. Give the rows a moment to do so.
+            # A row can make several calls at a time, so a waiting row may be about to make another one.
+            # Only count the rows as blocked if nothing changes for a moment.
             try:
                 async with asyncio.timeout(SETTLING_SECONDS):
                     await self._changed.wait()
             except TimeoutError:
-                return True
+                return True  # nothing has changed
         return False
 
     def _list_open_batches(self) -> list[tuple[Submitted, BatchCalls]]:
@@ -678,6 +682,7 @@ class BatchGateway:
             return
         for row in waiting.rows:
             row.waiting_call_count -= 1
+            # A row that is over was subtracted when it ended.
             if row.waiting_call_count == 0 and not row.is_over:
                 self._waiting_row_count -= 1
         waiting.future.set_result(why_missing)
@@ -709,10 +714,11 @@ class BatchGateway:
                     continue
                 batch = await self._fetch_batch(submitted, calls)
                 if batch is not None and batch.status != "failed":
+                    # The count is only used for failed batches.
                     await self._collect(submitted, calls, batch, running_count=0)
         await self._delete_collected()
 
-        unfinished_batches = self._manifest.batches()
+        unfinished_batches = self._manifest.batches()  # the collected ones were removed above
         for unfinished_batch in unfinished_batches:
             target = unfinished_batch.target
             name = f"batch {unfinished_batch.id} at {target.base_url or target.provider}"

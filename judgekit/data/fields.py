@@ -404,30 +404,30 @@ def _choose_fields_of_text(
     columns: Sequence[str],
     naming: Naming,
 ) -> None:
-    """Choose between columns of single texts and a column that contains all texts.
+    """Decide whether the texts have a column each or share a column (`conversation` or `texts`).
 
     The fields that aren't used are removed from `chosen`. Raises `UsageError` if there's no text, or if the
-    caller named columns for both.
+    caller named columns of both kinds.
     """
-    text_fields: tuple[str, ...]
+    separate_fields: tuple[str, ...]
     if task == "judge":
-        text_fields = ("text",)
-        field_of_all = "conversation"
+        separate_fields = ("text",)
+        shared_field = "conversation"
     else:
-        text_fields = ("a", "b")
-        field_of_all = "texts"
-    is_single_given = any(given.get(field) for field in text_fields)
-    is_all_given = bool(given.get(field_of_all))
-    if is_single_given and is_all_given:
-        raise _build_error_for_both(text_fields, field_of_all, naming)
+        separate_fields = ("a", "b")
+        shared_field = "texts"
+    gave_separate = any(given.get(field) for field in separate_fields)
+    gave_shared = bool(given.get(shared_field))
+    if gave_separate and gave_shared:
+        raise _build_error_for_both(separate_fields, shared_field, naming)
 
-    has_single_texts = all(field in chosen for field in text_fields)
-    if has_single_texts and not is_all_given:
-        chosen.pop(field_of_all, None)
+    has_separate = all(field in chosen for field in separate_fields)
+    if has_separate and not gave_shared:
+        chosen.pop(shared_field, None)
         return
-    if field_of_all not in chosen:
-        raise _build_error_without_text(task, text_fields, name, columns, naming)
-    for field in text_fields:
+    if shared_field not in chosen:
+        raise _build_error_without_text(task, separate_fields, name, columns, naming)
+    for field in separate_fields:
         chosen.pop(field, None)
 
 
@@ -448,7 +448,7 @@ def _build_error_without_text(
 def _build_error_for_both(
     text_fields: Sequence[str], field_of_all: str, naming: Naming
 ) -> UsageError:
-    """Build the error for naming both columns of single texts and a column that contains all texts."""
+    """Build the error for a caller who named `field_of_all` and also some of `text_fields`."""
     if naming.is_python:
         all_fields = ", ".join([*text_fields, field_of_all])
         return UsageError(
@@ -505,7 +505,7 @@ def _read_task_texts(
 def _read_judged_text(
     fields: Fields, row: DataRow, judge_turn: JudgeTurn, thoughts: Thoughts | None
 ) -> tuple[str, str | None]:
-    """Read the text to judge, and the turns before it. These are None if it's not from a conversation.
+    """Read the text to judge and, if it's from a conversation, the turns before it (otherwise None).
 
     Raises `FieldError` for a cell of the wrong type, and `Unjudgeable` without a text.
     """
@@ -516,8 +516,8 @@ def _read_judged_text(
     if field == "conversation" or _has_messages(value):
         text, earlier_turns = _split_judged_turn(value, column, judge_turn, thoughts)
     else:
-        output = _convert_to_text(value, "text", column, fields.naming)
-        text = _drop_thoughts(output, thoughts)
+        text_with_thoughts = _convert_to_text(value, "text", column, fields.naming)
+        text = _drop_thoughts(text_with_thoughts, thoughts)
     if is_blank(text):
         raise Unjudgeable(f"{column}: empty; nothing to judge")
     return text, earlier_turns
@@ -554,7 +554,7 @@ def _read_compared_texts(
     if "texts" in fields.column_by_field:
         return prompt, _read_list_of_texts(fields, row, fields.name("texts"))
 
-    # Without a prompt, conversations begin with it.
+    # If there's no prompt of its own, it's what both conversations begin with.
     lacks_prompt = prompt.strip() == ""
     if lacks_prompt and _are_conversations(fields, row):
         return _split_conversations(fields, row)
@@ -796,12 +796,12 @@ def _split_judged_turn(
 def _read_sources(value: object, column: str, naming: Naming) -> list[File]:
     """Read the sources in a cell as files. A source without a name is called "source 1" and so on."""
     if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
-        inner = parse_json(value)
-        is_json = inner is not value  # `parse_json` returns any other text unchanged
+        parsed = parse_json(value)
+        is_json = parsed is not value  # `parse_json` returns any other text unchanged
         if is_json:
-            # If the JSON doesn't contain sources, the text itself is a source that looks like JSON.
+            # JSON that isn't a list of sources is read below, as the text of a single source.
             with suppress(FieldError):
-                return _read_sources(inner, column, naming)
+                return _read_sources(parsed, column, naming)
 
     files = []
     for number, (name, content) in enumerate(read_passages(value), 1):

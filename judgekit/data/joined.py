@@ -160,16 +160,16 @@ class _OneFile:
 
 
 def _map_fields_of_side(given: Mapping[str, str], side: str) -> dict[str, str]:
-    """Convert the columns given for a comparison to those of one side's document. `side` is "a" or "b"."""
-    fields = {}
+    """Rename a comparison's fields to those of a judged document. `side` is "a" or "b"."""
+    column_by_field = {}
     for field, column in given.items():
         if field == "prompt":
-            fields["description"] = column
+            column_by_field["description"] = column
         elif field == side:
-            fields["text"] = column
+            column_by_field["text"] = column
         elif field not in ("a", "b"):  # the other side's text is in another file
-            fields[field] = column
-    return fields
+            column_by_field[field] = column
+    return column_by_field
 
 
 def _read_side(fields: Fields, row: DataRow) -> Side:

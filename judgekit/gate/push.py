@@ -616,9 +616,8 @@ class _Gatekeeper:
                 rubric=str(self.loaded_rubric.path), mode=self.mode, explain=True
             )
             judge, no_model_reason = service.document_judge(gateway, self.folder, request)
-            has_model = (
-                judge.models_by_tier or judge.is_remote
-            )  # a remote judge asks its own models
+            # A remote judge asks its own models.
+            has_model = judge.models_by_tier or judge.is_remote
             if not has_model:
                 self._add_undetermined_rows(undecided, f"not judged: {no_model_reason}")
                 return

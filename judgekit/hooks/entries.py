@@ -192,9 +192,8 @@ def _build_entries(hook: dict[str, Any], client: Client) -> list[HookEntry]:
     new_entries: list[HookEntry] = []
     for event, tools in client.events.items():
         seconds = TIMEOUT_SECONDS_BY_EVENT.get(event, DEFAULT_TIMEOUT_SECONDS)
-        timeout = (
-            seconds * client.time_units_per_second
-        )  # in the client's unit, such as milliseconds
+        # In the client's unit, such as milliseconds.
+        timeout = seconds * client.time_units_per_second
         new_entries.append((event, tools, hook | {"timeout": timeout}))
     return new_entries
 

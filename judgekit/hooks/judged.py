@@ -107,19 +107,19 @@ def list_judged(ranked: RankedCandidates) -> list[Candidate]:
 def drop_only(
     ranked: RankedCandidates, not_dropped: Sequence[Candidate], configured: Settings
 ) -> Shown:
-    """Choose what would be shown without a judge, except for the memories that models dropped.
+    """Choose as without a judge, then leave out the memories that models dropped.
 
-    Models judged all undamaged candidates, and kept only `not_dropped`.
+    Models dropped all judged candidates that aren't in `not_dropped`.
     """
     # An uncalibrated decision model can't be trusted to add memories, but it can still remove some.
     judged_ids = {id(hit) for hit in list_judged(ranked)}
-    kept_ids = {id(hit) for hit in not_dropped}
-    dropped_ids = judged_ids - kept_ids
+    ids_not_dropped = {id(hit) for hit in not_dropped}
+    dropped_ids = judged_ids - ids_not_dropped
 
     injected, mentioned = context.choose_without_judge(ranked, configured)
-    kept_injected = [hit for hit in injected if id(hit) not in dropped_ids]
-    kept_mentioned = [hit for hit in mentioned if id(hit) not in dropped_ids]
-    return kept_injected, kept_mentioned
+    remaining_injected = [hit for hit in injected if id(hit) not in dropped_ids]
+    remaining_mentioned = [hit for hit in mentioned if id(hit) not in dropped_ids]
+    return remaining_injected, remaining_mentioned
 
 
 def choose_decided(
@@ -179,10 +179,10 @@ def _judge(
     seconds_to_wait = seconds + _SLACK_SECONDS
 
     def judge_here(reason: client.NoEngine) -> Judged | str:
-        """Judge in this process. If it shouldn't do so either, return the obstacle."""
-        obstacle = _explain_obstacle(reason)
-        if obstacle:
-            return obstacle
+        """Judge in this process, or return the reason why it's better not to."""
+        why_not = _explain_obstacle(reason)
+        if why_not:
+            return why_not
 
         # This process has to import the packages first, which takes time.
         watchdog.extend(seconds + _IMPORT_SECONDS)

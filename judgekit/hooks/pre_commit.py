@@ -281,7 +281,7 @@ def _write_empty_list(lines: list[str], data: Any) -> None:  # noqa: ANN401 - an
 def _contains_data(text: str, data: Any) -> bool:  # noqa: ANN401 - any YAML
     """Whether YAML text is valid and contains exactly `data`.
 
-    This checks a removal of lines: in an unusual layout, these can contain other data as well.
+    This finds out whether removing lines has removed too much.
     """
     try:
         return bool(yaml_text.parse_yaml(text) == data)

@@ -87,28 +87,28 @@ def _is_called_by_hook(words: Sequence[str]) -> bool:
 
 
 def _report_late_child(code_if_late: int | None) -> int:
-    """Warn that a child's time was up, and return the exit code.
+    """Warn that a child's time was up, and return the exit code that the child left for this case.
 
-    It's the one that the child noted for this case. Without a note, the push is accepted.
+    If it left none, the push is accepted.
     """
     warn_of_fault(JudgekitError("out of time"), _warn)
     return code_if_late or Exit.ACCEPTED
 
 
 def _accept_if_none_is_judged(remote_and_url: Sequence[str]) -> int | None:
-    """Accept a push in which the rules select nothing to judge; None if they might."""
+    """Accept a push if there's certainly nothing in it to judge. Otherwise, return None."""
     try:
         updates = _read_updates()
         repository = Repository(Path.cwd())
-        pushed = policy.find_skips_if_none_judged(repository, updates, *remote_and_url)
+        skipped_push = policy.find_skips_if_none_judged(repository, updates, *remote_and_url)
     except Exception:  # noqa: BLE001 - the full run will meet and report the same problem
         return None
 
-    if pushed is None:  # something is judged
+    if skipped_push is None:  # something is judged
         return None
 
     if updates:  # about an empty push, there's nothing to say
-        skips = pushed.skipped.group_by_reason()
+        skips = skipped_push.skipped.group_by_reason()
         _warn(describe_run(judged=[], skipped=skips, not_examined=[]))
     return Exit.ACCEPTED
 

@@ -58,13 +58,16 @@ def read_answers(path: Path, project: str) -> Answers:
 
 
 def _parse_line(place: str, text: str) -> _Line:
-    """Parse a line of a file of answers; an `InputError` names its `place`, the file and line number."""
+    """Parse a line of a file of answers.
+
+    Raises `InputError` for a malformed line. The message starts with `place`: the file and line number.
+    """
     try:
         return _Line.model_validate_json(text)
     except ValidationError as error:
-        # `problem` needs the data to name a wrong key. As the line may not be JSON, pass a valid line's keys.
-        keys_of_valid_line = dict.fromkeys(_Line.model_fields)
-        problem = yamlfile.problem(error.errors(include_url=False), keys_of_valid_line)
+        # `yamlfile.problem` expects the parsed data. As the line might not be JSON, pass a valid line's keys.
+        valid_keys = dict.fromkeys(_Line.model_fields)
+        problem = yamlfile.problem(error.errors(include_url=False), valid_keys)
         raise InputError(f"{place}: {problem}; correct or remove the line") from None
 
 

@@ -48,9 +48,9 @@ class HookSession:
         self._prompts_ago = _count_prompts_ago(latest_lines)
 
     def count_prompts_since(self, candidate: Candidate, how: str = INJECTED) -> int | None:
-        """Count the prompts since a memory was last injected, or mentioned if `how` is `MENTIONED`.
+        """Count the prompts since a memory was last shown in the way `how`: `INJECTED` or `MENTIONED`.
 
-        Returns None if that wasn't recently.
+        Returns None if it wasn't shown recently.
         """
         return self._prompts_ago.get(_build_mark(candidate, how))
 
@@ -70,13 +70,16 @@ class HookSession:
         ranked.candidates[:] = new_candidates
 
     def drop_mentioned(self, mentioned: Sequence[Candidate], prompt: str) -> list[Candidate]:
-        """Return the memories that weren't mentioned recently, or that the prompt names."""
+        """Drop the memories that an earlier prompt has mentioned recently, unless this prompt names them.
+
+        `mentioned` has the memories to be mentioned now.
+        """
         text = prompt.casefold()
         remaining = []
-        for hit in mentioned:
-            is_recent = self.count_prompts_since(hit, MENTIONED) is not None
-            if not is_recent or is_named(hit, text):
-                remaining.append(hit)
+        for candidate in mentioned:
+            is_recent = self.count_prompts_since(candidate, MENTIONED) is not None
+            if not is_recent or is_named(candidate, text):
+                remaining.append(candidate)
         return remaining
 
     def add(self, injected: Sequence[Candidate], mentioned: Sequence[Candidate]) -> None:
@@ -156,10 +159,13 @@ def forget(session: str) -> None:
 
 
 def is_named(candidate: Candidate, text: str) -> bool:
-    """Whether lower-case text contains a memory's complete id, path or title as separate words."""
+    """Whether lower-case text contains a memory's id, path or title as separate words.
+
+    Of a long one, only the first `_NAME_CHARS` characters have to be there.
+    """
     for full_name in (candidate.id, candidate.path, candidate.relative_path, candidate.title):
         name = full_name[:_NAME_CHARS].casefold().strip()
-        # A name of letters only (`jwt`) can be an ordinary word in the prompt, so ignore it.
+        # A name of letters only (`testing`) can be an ordinary word in the prompt, so ignore it.
         if name and not name.isalpha() and _has_words(text, name):
             return True
     return False

@@ -185,9 +185,9 @@ def _validate(project: str) -> tuple[dict[str, Any], bool]:
 
 
 def _read_files(project: str) -> dict[str, Any]:
-    """Load the settings from the user's and the project's files, as the data to store.
+    """Validate the user's and the project's files, and build the dictionary that `_store` writes.
 
-    Problems with a file are in `notes`. Raises `ImportError` if packages are missing.
+    Its `notes` describe problems with the files. Raises `ImportError` if packages are missing.
     """
     from judgekit.errors import ConfigError  # noqa: PLC0415 - loaded only to validate
 
@@ -236,10 +236,9 @@ def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
 
 
 def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
-    """Load the current settings. Also returns the user's own folders of memories, and a message or "".
+    """Load the current settings. If a file is invalid, fall back to the user's settings, or to the defaults.
 
-    The message describes a problem with a file. If the project's file is invalid, only the user's settings
-    apply. If the user's file is invalid as well, the defaults apply.
+    Also returns the user's own folders of memories, and a description of the problem, or "".
     """
     from judgekit.errors import ConfigError  # noqa: PLC0415 - loaded only to validate
 
@@ -250,9 +249,10 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
     else:
         return values, trusted, ""
 
+    # A file is invalid. See if it's the project's, so that the user's settings can still apply.
     try:
         values, trusted = _load_valid_values(project, include_project=False)
-    except ConfigError:  # only the first problem is reported
+    except ConfigError:  # the user's file is invalid
         defaults = compiled.bundled()["settings"]
         return defaults, [], f"{problem}; using the defaults"
     return values, trusted, f"{problem}; ignoring the project's settings"

@@ -53,12 +53,11 @@ class _DistinctiveTerms:
         """Read each memory's word stems, by file. Also fills `_languages`, by kind of store."""
         stems_by_file = {}
         for folder in _list_searched_folders(configured):
-            # The profile of a store's kind contains its language, which decides how words are stemmed.
             profile, entries, _ = scan.read_entries(folder, configured.profiles)
             self._languages[profile.kind] = profile.language
-            for place, entry in entries:
+            for relative_path, entry in entries:
                 text = " ".join([entry.title, *entry.tags, entry.body])
-                file = os.path.join(folder, place)
+                file = os.path.join(folder, relative_path)
                 stems_by_file[file] = set(terms.stem_text(text, profile.language))
         return stems_by_file
 
@@ -70,10 +69,10 @@ class _DistinctiveTerms:
         answer_stems = self._stem_in_all_languages("\n".join(exchange.answer))
         prompt_stems = self._stem_in_all_languages(exchange.prompt)
 
-        stems_by_file = Counter[str]()  # how many of a file's distinctive stems are in the answer
+        found_stem_counts = Counter[str]()  # by file
         for stem in answer_stems - prompt_stems:
-            stems_by_file.update(self._files_by_stem.get(stem, ()))
-        return {file for file, count in stems_by_file.items() if count >= MIN_DISTINCTIVE_STEMS}
+            found_stem_counts.update(self._files_by_stem.get(stem, ()))
+        return {file for file, count in found_stem_counts.items() if count >= MIN_DISTINCTIVE_STEMS}
 
     def _stem_in_all_languages(self, text: str) -> set[str]:
         """Return the stems of text in each of the stores' languages."""
@@ -86,17 +85,17 @@ class _DistinctiveTerms:
 def _select_distinctive(stems_by_file: Mapping[str, set[str]]) -> dict[str, list[str]]:
     """Select each memory's distinctive stems, by file.
 
-    A stem is distinctive if at most one in `MIN_MEMORIES_PER_OCCURRENCE` memories contains it, or only a
-    single memory.
+    A stem is distinctive if it's in a single memory, or in at most 1/`MIN_MEMORIES_PER_OCCURRENCE` of all
+    memories.
     """
-    memories_by_stem = Counter[str]()
+    memory_counts = Counter[str]()  # by stem
     for stems in stems_by_file.values():
-        memories_by_stem.update(stems)
+        memory_counts.update(stems)
 
     max_memories = max(1, len(stems_by_file) // MIN_MEMORIES_PER_OCCURRENCE)
     distinctive_by_file = {}
     for file, stems in stems_by_file.items():
-        distinctive = [stem for stem in stems if memories_by_stem[stem] <= max_memories]
+        distinctive = [stem for stem in stems if memory_counts[stem] <= max_memories]
         distinctive_by_file[file] = distinctive
     return distinctive_by_file
 
@@ -276,12 +275,11 @@ def _count_use(
 ) -> set[str]:
     """Count which injected memories an agent's answer used. Adds to `counts`, and returns the used files.
 
-    A memory counts as used if its file was opened, or if it came back: its distinctive words are in the
-    answer. `others` are files that weren't injected. They show how often words come back by chance.
+    A memory counts as used if its file was opened, or if its distinctive words came back in the answer.
     """
-    in_answer = words.find_in_answer(exchange)
+    files_in_answer = words.find_in_answer(exchange)
     opened = _find_opened(injected, exchange)
-    came_back = injected & in_answer
+    came_back = injected & files_in_answer
     used = opened | came_back
     counts["opened"] += len(opened)
     counts["came_back"] += len(came_back)
@@ -291,7 +289,8 @@ def _count_use(
     can_come_back = injected & words.recognisable_files
     counts["can_come_back"] += len(can_come_back)
 
-    came_back_by_chance = others & in_answer
+    # The other files weren't injected, so their words can only be in the answer by chance.
+    came_back_by_chance = others & files_in_answer
     counts["others"] += len(others)
     counts["others_came_back"] += len(came_back_by_chance)
     return used

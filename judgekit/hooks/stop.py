@@ -140,10 +140,11 @@ def _read_session(path: str) -> tuple[list[str], int]:
     """
     seen_keys: list[str] = []
     times_asked = 0
+    # Without a readable file, `data` is None, so that `data["seen"]` raises a TypeError.
     with suppress(ValueError, KeyError, TypeError):
-        data = quickjson.load(path)  # None if there's no readable file, which has no keys
+        data = quickjson.load(path)
         seen_keys = [str(key) for key in data["seen"]]
-        times_asked = int(data["told"])
+        times_asked = int(data["told"])  # how often the agent was told to go on
     return seen_keys, times_asked
 
 

@@ -46,19 +46,20 @@ def describe_stores(project: str) -> Iterator[str]:
 
 
 def _describe_store(root: str, configured: settings.Settings) -> tuple[str, int]:
-    """Describe the folder of a configured root in a line. Also returns its number of memories."""
+    """Describe a configured root in a line. Also returns its number of memories."""
     path = search.resolve_root(root, configured.project)
-    folder = os.path.realpath(path)
+    folder = os.path.realpath(path)  # a symbolic link can lead out of the project
     if not os.path.isdir(folder):
         return f"it reads {path} ({root}): no such folder yet", 0
 
     project_folder = os.path.realpath(configured.project)
-    project_prefix = project_folder.rstrip(os.sep) + os.sep  # as `/` ends with a separator already
+    # If the project is `/`, it already ends with a separator, so don't double it.
+    project_prefix = project_folder.rstrip(os.sep) + os.sep
     if not search.may_be_searched(root, folder, project_prefix, configured.trusted_roots):
         return f"it does not read {path} ({root}): outside the project", 0
 
-    count, is_whole = _count_memories(folder, configured.profiles)
-    at_least = "" if is_whole else "at least "
+    count, is_complete = _count_memories(folder, configured.profiles)
+    at_least = "" if is_complete else "at least "
     memories = counted(count, "memory", "memories")
     return f"it reads {path} ({root}): {at_least}{memories}", count
 

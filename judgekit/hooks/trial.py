@@ -269,7 +269,8 @@ def _choose_by_judge(
 ) -> _Choice:
     """Choose the memories to show by asking models, as the hook does.
 
-    Adds the models' decisions to `tried.selections`, or the reason why there are none to `tried.unjudged`.
+    Adds the models' decisions to `tried.selections`. If some are missing, adds the reason to
+    `tried.unjudged`.
     """
     candidates = judged.list_judged(ranked)
     if not candidates:

@@ -64,10 +64,10 @@ def limit(seconds: float, end: Callable[[], None]) -> None:
 
 
 def split(seconds: float) -> tuple[int | None, int | None] | None:
-    """Fork a child that works for up to `seconds`. The parent waits for it.
+    """Fork a child, which does the caller's work in up to `seconds`, and wait for it.
 
-    If this returns None, the caller should do the work: it's the child, or forking isn't possible. In the
-    parent, returns the child's exit code, which is None if its time was up, and the last note that it sent.
+    Returns None to the process that should do the work: the child, or this one if it can't fork.
+    The parent gets the child's exit code (None if its time was up) and its last note (None if it sent none).
     """
     if not hasattr(os, "fork"):  # on Windows
         return None
@@ -136,7 +136,7 @@ def _read_last_byte(read_fd: int) -> int | None:
 
 
 def extend(seconds: float, note: int | None = None) -> None:
-    """Move the end of this process to `seconds` from now. A child can also send its parent a `note`."""
+    """Let this process run for `seconds` from now. A forked child can also send its parent a `note`."""
     is_forked_child = len(_pipes) > 0
     if is_forked_child:
         if note is not None:
@@ -146,7 +146,7 @@ def extend(seconds: float, note: int | None = None) -> None:
 
     for time_limit in _limits:
         time_limit.move(seconds)
-        # The alarm comes slightly later, because the thread can end the process with a reason.
+        # The thread should end the process first, because the alarm can't give a reason.
         _set_alarm(seconds + _ALARM_DELAY_SECONDS)
 
 

@@ -133,7 +133,7 @@ class ReplyFile:
         return row
 
     def _note_wait(self, started: float) -> None:
-        """Note that later statements may have to wait if the one that began at `started` was slow."""
+        """Record whether a statement begun at `started` was so slow that it must have waited."""
         # The first statement is slow anyway, because it removes old replies.
         if not self._is_trimmed:
             return

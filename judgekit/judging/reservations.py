@@ -66,17 +66,17 @@ def with_reservation(verdict: Verdict, reservation: Reservation, *, first: bool 
 
 def failures(rounds: Sequence[AnyRound]) -> list[Reservation]:
     """List the reasons why tiers failed. Each reason is listed once, with all tiers that it applies to."""
-    # By reason: the tiers that failed for it. The inner dict is used as an ordered set.
+    # The inner dictionary is used as an ordered set of tiers.
     tiers_by_reason: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    failures_seen = set()
+    seen_keys = set()
     for row in rounds:
         if row.failure is None:
             continue
         # If a model fails multiple times in the same way, only list the first failure.
-        failure = (row.tier, row.model, row.failure.kind)
-        if failure in failures_seen:
+        key = (row.tier, row.model, row.failure.kind)
+        if key in seen_keys:
             continue
-        failures_seen.add(failure)
+        seen_keys.add(key)
         reason = f"{row.failure.kind} ({row.failure.message})"
         tiers_by_reason[reason][row.tier] = None
 

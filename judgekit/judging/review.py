@@ -55,26 +55,26 @@ async def judge_at_depth(
     if state.refusal_reason:  # the verdict has no depth
         return await judge.run(state)
 
-    # Use a thread, because this may query servers for their models.
     document = state.subject
     wanted_depth = choose(document)
-    fit_judge = partial(with_depth, judge, wanted_depth, document)
-    fitted_judge, depth = await running.run_in_thread(fit_judge)
+    # `with_depth` may query servers for their models, so run it in a thread.
+    limit_judge = partial(with_depth, judge, wanted_depth, document)
+    limited_judge, depth = await running.run_in_thread(limit_judge)
 
     # At the depth "peers", models also check each other's findings.
     if depth.depth == "peers":
-        verdict = await _judge_with_review(fitted_judge, state)
+        verdict = await _judge_with_review(limited_judge, state)
     else:
-        verdict = await fitted_judge.run(state)
+        verdict = await limited_judge.run(state)
     return verdict.model_copy(update={"depth": depth})
 
 
 def with_depth(
     judge: DocumentJudge, depth: Depth, subject: Document
 ) -> tuple[DocumentJudge, Depth]:
-    """Return a judge with the models for a depth, and the depth that is possible.
+    """Return a judge with the models for a depth, and the depth that it can really use.
 
-    For "peers", models of two families are needed. If there's only one, the depth is "tiers" instead.
+    The depth "peers" becomes "tiers" if all models are of one family.
     """
     settings = judge.settings
     if depth.depth == "tiers" or not settings.models_by_tier:
@@ -83,9 +83,10 @@ def with_depth(
         quick_models = settings.models_by_tier["quick"]
         return _limit_models(judge, depth, {"quick": quick_models}), depth
 
-    peers = _choose_panel(settings, subject)
-    has_peers = len(peers) > 1  # one model finds, another checks
-    if not has_peers:
+    # The depth is "peers": models check the findings of other families.
+    peers = _choose_panel(settings, subject)  # one model per family
+    has_second_family = len(peers) > 1
+    if not has_second_family:
         rule = f"{depth.rule}: {depth.depth}, but no second family of models is there"
         return judge, Depth(depth="tiers", rule=rule)
     return _limit_models(judge, depth, {"deep": peers}), depth
@@ -423,11 +424,11 @@ def _replace_opinions(
     opinion: Opinion,
     answers: Sequence[tuple[Endpoint, Opinion | None]],
 ) -> None:
-    """Replace all opinions in `state` by the models' new ones and the `opinion` they form together."""
+    """Replace the opinions in `state` by the joint `opinion` and each model's own one."""
     state.opinions = {"tiebreaker": opinion}
     state.voices = []
     for endpoint, model_opinion in answers:
-        if model_opinion:
+        if model_opinion:  # the model didn't fail
             state.voices.append(("tiebreaker", endpoint, model_opinion))
 
 

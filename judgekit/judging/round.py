@@ -127,7 +127,7 @@ class Session:
         limit = self.max_cost_usd
         if limit is None:
             return
-        # A sum of inexact numbers can be slightly too small, so the limit is reached just below it.
+        # Rounding can make the sum of costs slightly too small, so already stop just below the limit.
         is_spent = self.spent_usd >= limit * (1 - INEXACT)
         if is_spent:
             problem = f"{self.spent_usd:.4f} of {limit:g} US dollars are spent"
@@ -146,15 +146,16 @@ class Session:
 
     @staticmethod
     async def _use_cache(work: Callable[[], Value], cache: ReplyCache) -> Value:
-        """Run `work`, which accesses stored replies. Use a thread unless that's quick."""
+        """Run `work`, which reads or writes the cache. If the cache may be slow, run it in a thread."""
         if cache.is_quick:
             return work()
         return await running.run_in_thread(work)
 
     async def prepare(self, work: Callable[[], Value], characters: int) -> Value:
-        """Run `work`, which processes a text, in a thread if the text has many `characters`.
+        """Run `work` on a text with this number of characters. For a long text, use a thread.
 
-        Raises `GatewayError` at the deadline. The thread can't be stopped, so it finishes in the background.
+        The thread can't be stopped. At the deadline, this raises `GatewayError`, and the thread finishes in
+        the background.
         """
         if characters < _LONG_CHARS:
             return work()

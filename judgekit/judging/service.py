@@ -427,8 +427,8 @@ def _choose_comparison_rubric(request: JudgeRequest, count: int) -> str:
 
 
 def _explain_no_comparison(config: Config, reason: str) -> str:
-    """Explain why no model can compare texts. Mention that a shared judge, if configured, can't."""
+    """Explain why no model can compare texts. If there's a shared judge, add that it can't compare either."""
     if config.server.url is None:
         return reason
-    alone = "the shared judge (server.url) judges documents alone, and compares no texts"
-    return f"{alone}; on this machine: {reason}"
+    server_limit = "the shared judge (server.url) judges documents alone, and compares no texts"
+    return f"{server_limit}; on this machine: {reason}"

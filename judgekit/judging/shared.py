@@ -210,11 +210,13 @@ class Shared:
         *,
         read: float = _LEDGER_SECONDS,
         max_bytes: int = servers.MAX_REPLY_BYTES,
-        **sent: Any,  # noqa: ANN401 - httpx's own
+        **sent: Any,  # noqa: ANN401 - passed on to httpx
     ) -> bytes:
-        """Send a request, and return the response body within `seconds`.
+        """Send a request, and return the response body, of at most `max_bytes`.
 
-        Raises `SharedError` if the server refuses the request, or one of `_CALL_ERRORS` if it fails.
+        The request may take `seconds` in all, and the server may be silent for `read` seconds at a time.
+        Raises `SharedError` if the server refuses the request, and one of `_CALL_ERRORS` if the request
+        fails.
         """
         timeout = httpx.Timeout(read, connect=_CONNECT_SECONDS)
         with servers.bounded(max_bytes):
@@ -225,10 +227,10 @@ class Shared:
                 ) as client,
             ):
                 client.headers["Authorization"] = f"Bearer {self.token}"
-                answer = await client.request(method, path, **sent)
-        if answer.status_code == httpx.codes.OK:
-            return answer.content
-        raise _read_refusal(answer)
+                response = await client.request(method, path, **sent)
+        if response.status_code == httpx.codes.OK:
+            return response.content
+        raise _read_refusal(response)
 
 
 def _build_wish(judge: DocumentJudge) -> dict[str, object]:

@@ -133,10 +133,10 @@ class Situation:
 
     def lacks_reasons(self, tier: TierName) -> bool:
         """Whether a tier's outcome is "improve" without any reasons."""
-        is_final_without_reasons = self.let_through_end is not None and self.calibrated_end is None
-        if is_final_without_reasons:
-            # A calibration makes "improve" final, so only the reasons are missing. Decision models give none.
-            return tier in self.rules.deciding_tiers
+        # If a calibration makes "improve" final but nobody has given reasons, there's no calibrated end yet.
+        waits_for_reasons = self.let_through_end is not None and self.calibrated_end is None
+        if waits_for_reasons:
+            return tier in self.rules.deciding_tiers  # decision models give no reasons
 
         evidence = self.evidence[tier]
         return evidence.outcome == "improve" and not evidence.gives_reasons

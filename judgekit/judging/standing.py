@@ -56,13 +56,14 @@ def mean_scores(
 ) -> dict[str, float] | None:
     """Return each subject's mean score, by letter. Only models that scored all subjects count.
 
-    Each group of models, such as a family, has equal weight. Returns None if no model scored all subjects, or
-    if at most half of the `asked` models did.
+    `means_by_group` has a pair for each model: its group, such as its family, and its scores. All groups have
+    equal weight. Returns None if no model scored all subjects. With `asked`, the number of queried models,
+    more than half of them must have scored all.
     """
     complete = []  # groups and scores of the models that scored all subjects
-    for group, points_by_letter in means_by_group:
-        if _has_scored_all(points_by_letter, letters):
-            complete.append((group, points_by_letter))
+    for group, model_points in means_by_group:
+        if _has_scored_all(model_points, letters):
+            complete.append((group, model_points))
 
     if not complete:
         return None

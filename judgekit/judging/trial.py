@@ -65,10 +65,9 @@ class Trial:
 
     @property
     def observed(self) -> str:
-        """What the trial has shown about a model, in one line.
+        """What the trial has shown about a model, in one line, such as the options that it refuses.
 
-        For example, whether the model follows the schema, and which options it refuses. The line is "" for a
-        model that isn't called through litellm, or that doesn't write.
+        It's "" for other models than decision models and models that write through litellm.
         """
         kind = kind_of(self.endpoint)
         if kind is DECIDES:
@@ -149,7 +148,7 @@ _NO_QUESTION: Final = DecisionQuestion(
 async def _try_decisions(gateway: Gateway, endpoint: Endpoint) -> Trial:
     """Ask a decision model two questions with known answers."""
     file = file_of("sentence.md", SENTENCE)
-    # A key needs a tier. It's the same as for models that write.
+    # A trial has no tiers, but a key needs one. Trials of models that write use "quick" too.
     key = CallKey(subject=file.sha256, rubric=RUBRIC, tier="quick")
     state = State("You answer questions about a text.", SENTENCE, key)
     session = Session(gateway, _TRIAL_SECONDS)
@@ -159,18 +158,19 @@ async def _try_decisions(gateway: Gateway, endpoint: Endpoint) -> Trial:
 
 
 def _describe_decisions(answer: Answer[Any]) -> str:
-    """Describe a decision model's probabilities of yes for two questions, answered by yes and by no.
+    """Describe how likely a decision model says yes, both when it should and when it shouldn't.
 
-    Return "" if an answer is missing.
+    Return "" if the model gave no answer.
     """
     if answer.failure is not None or not answer.value:
         return ""
-    right = answer.value[_YES_QUESTION.name][YES]
-    wrong = answer.value[_NO_QUESTION.name][YES]
+    yes_where_right = answer.value[_YES_QUESTION.name][YES]
+    yes_where_wrong = answer.value[_NO_QUESTION.name][YES]
     observation = (
-        f"says yes with {right:.2f} where that is right, with {wrong:.2f} where it is wrong"
+        f"says yes with {yes_where_right:.2f} where that is right, "
+        f"with {yes_where_wrong:.2f} where it is wrong"
     )
-    if right <= wrong:
+    if yes_where_right <= yes_where_wrong:
         return f"{observation}: it does not tell them apart, so do not let it judge"
     return observation
 

@@ -288,7 +288,7 @@ class _Listing(_Sheet):
         return _SheetWords(["\n".join(lines)], shape)
 
     def read(self, form: ReplyForm, reply: Reply) -> Answers:
-        """Read the lists of labels. A question about a label gets 1 point if its list has it, else 0."""
+        """Read the lists of labels. For each question, a listed label gets 1 point, and any other label 0."""
         del reply  # the form has all of it
         labels_by_key = form.model_dump()
         points: dict[str, float] = {}
