@@ -493,7 +493,7 @@ def _read_label_column(
 
 
 def _add_winner(row: DataRow | UnreadableRow) -> DataRow | UnreadableRow:
-    """Add a column `winner` to a row that has a column for each text, with a 1 for the winner."""
+    """Add a column `winner` to a row with one-hot columns, where the winning text's column contains 1."""
     if isinstance(row, UnreadableRow) or "winner" in row.columns:
         return row
     winner = fields.read_one_hot_winner(row.columns)
@@ -546,7 +546,7 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
 
 
 def _make_case(document: Document, label: object, row_id: str, position: str) -> Case:
-    """Build a case from a labelled row's document, whose first file is the text and the others sources."""
+    """Build a case from a labelled row's document."""
     text_file, *source_files = document.files
     values = {role: getattr(document.task, role) for role in TASK_ROLES}
     values["files"] = {file.path: file.text for file in source_files}
@@ -563,15 +563,16 @@ def _read_answers(
     *,
     is_table: bool,
 ) -> Iterator[tuple[DataRow, str, object]]:
-    """Yield each row with its id and its value for `field`. Raises `InputError` if one is missing.
+    """Yield each row with its id and its value for `field`.
 
-    `is_table` means that cells may be escaped for spreadsheets.
+    `is_table` means that cells may be escaped for spreadsheets. Raises `InputError` for an unreadable row, or
+    one without an id or value.
     """
     for row in rows:
         if isinstance(row, UnreadableRow):
             raise unreadable_error(file, row, 0)
         if is_table:
-            row = _restore_cells(row)  # noqa: PLW2901 - its cells as they were before we wrote them
+            row = _restore_cells(row)  # noqa: PLW2901 - the same row, unescaped
         row_id = columns.id_of(row.columns, file)
         column = columns.column_of(row.columns, field, names)
         if row_id is None or column is None:

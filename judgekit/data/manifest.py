@@ -130,7 +130,7 @@ class Manifest:
                 self._connection.execute(statement)
 
     def answer(self, custom_id: str) -> BatchAnswer | None:
-        """Return a request's answer, or None if it isn't answered or unknown."""
+        """Return a request's answer, or None if there is no answer or no such request."""
         row = self._execute("SELECT answer FROM request WHERE custom_id = ?", custom_id)
         if row is None:
             return None
@@ -253,19 +253,19 @@ class Manifest:
         return (custom_id for (custom_id,) in self._connection.execute(query, (batch.number,)))
 
     def collect(self, batch: Submitted, answers: Iterable[tuple[str, BatchAnswer | None]]) -> None:
-        """Store an ended batch's answers. Forget its requests that have no answer, or contradictory ones."""
-        store_answer = (
+        """Store an ended batch's answers. Forget the requests that have no answer or different answers."""
+        store_first_answer = (
             "UPDATE request SET answer = ?, seal = ?, body = NULL"
             " WHERE custom_id = ? AND batch = ? AND answer IS NULL"
         )
         drop_answer = "UPDATE request SET answer = NULL WHERE custom_id = ? AND batch = ?"
-        contradicted = set[str]()
+        contradicted = set[str]()  # custom ids, added while the answers are stored
         with self._connection:
-            values = self._seal_answers(batch, answers, contradicted)
-            self._connection.executemany(store_answer, values)
-            # By now, `_seal_answers` has filled `contradicted`.
+            sealed_answers = self._seal_answers(batch, answers, contradicted)
+            self._connection.executemany(store_first_answer, sealed_answers)
             keys = ((custom_id, batch.number) for custom_id in contradicted)
             self._connection.executemany(drop_answer, keys)
+            # This includes the requests whose answer was just dropped.
             self._execute("DELETE FROM request WHERE batch = ? AND answer IS NULL", batch.number)
             self.store(batch)
 

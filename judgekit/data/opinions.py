@@ -123,7 +123,10 @@ class Opinions:
             self._append_line({"nonce": self._nonce})
 
     def _note_line(self, raw: bytes, start: int) -> None:
-        """Note the nonce or the opinion in a line. If the line has no valid seal, only count it."""
+        """Note the nonce or the opinion in a line.
+
+        A line without a valid seal is only counted. A line that isn't a JSON object is ignored.
+        """
         line: Any = None
         with suppress(ValueError, RecursionError):
             line = json.loads(raw)

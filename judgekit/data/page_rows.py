@@ -323,15 +323,18 @@ def _read_records(kind: type[_Record], values: object) -> Iterator[_Record]:
 
 
 def _add_second_view(view: RowView, other: RowView, name: str, other_name: str) -> None:
-    """Add the second results' verdict and texts to a row's `view`, which has those of the first results."""
+    """Add the second results' verdict and texts to a row's view from the first results.
+
+    `name` and `other_name` are the names of the first and the second results.
+    """
     view["judged"] += other["judged"]
     texts = view.setdefault("texts", {})
-    for text_name, text in other.get("texts", {}).items():
-        first_text = texts.setdefault(text_name, text)
-        if first_text != text:  # show both texts, each with the name of its results
+    for text_name, second_text in other.get("texts", {}).items():
+        first_text = texts.setdefault(text_name, second_text)
+        if first_text != second_text:  # show both texts, each with the name of its results
             del texts[text_name]
             texts[f"{text_name}, {name}"] = first_text
-            texts[f"{text_name}, {other_name}"] = text
+            texts[f"{text_name}, {other_name}"] = second_text
     if not texts:
         del view["texts"]
 

@@ -241,8 +241,8 @@ def split_newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.
 
 
 def find_repeated(digests: Iterable[bytes]) -> list[int]:
-    """Find the digests that occur more than once. For each file, there are concatenated 8-byte digests."""
-    arrays = [np.frombuffer(file, "u8") for file in digests]
+    """Find the digests that occur more than once. Each item of `digests` joins a file's 8-byte digests."""
+    arrays = [np.frombuffer(file_digests, "u8") for file_digests in digests]
     ordered = np.sort(np.concatenate(arrays))
     is_same_as_previous = ordered[1:] == ordered[:-1]
     repeated = ordered[1:][is_same_as_previous]

@@ -214,13 +214,15 @@ def _join(sentences: Sequence[str]) -> str:
 
 
 def _find_name(item: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """Find a source's name under the first of these keys with a value. Returns "" if there's none."""
+    """Find a source's name under the first of these keys with a value. Returns "" if there's none.
+
+    With `_MORE_NAME_KEYS`, the name can also be in the source's metadata.
+    """
     for key in keys:
         value = item.get(key)
         if value not in (None, "") and not isinstance(value, list | dict):
             return str(value)
 
-    # Only callers with the longer list of keys also want a name from the metadata.
     metadata = item.get("metadata")
     if keys is _MORE_NAME_KEYS and isinstance(metadata, dict):
         return _find_name(metadata, _NAME_KEYS)

@@ -419,11 +419,14 @@ class PromisedRun:
             note(key, verdict)
 
     def _recall_strong(self, key: str) -> bool:
-        """Note `deep`'s verdict on a row from an earlier run. Returns False if there's none."""
+        """Note `deep`'s verdict on a row from an earlier run.
+
+        Returns False if there's none that can be used.
+        """
         verdict = self._opinions.find(STRONGEST_TIER, self._row_by_key[key])
-        if verdict is None or verdict.verdict == "undetermined":
+        if verdict is None or verdict.verdict == "undetermined":  # then ask again
             return False
-        self._note_strong(key, verdict, writes=False)
+        self._note_strong(key, verdict, writes=False)  # the caller decides whether to write it
         return True
 
     def _note_strong(self, key: str, verdict: Verdict, *, writes: bool) -> None:
