@@ -130,7 +130,7 @@ def _explain_candidates(
     for candidate in (*ranked.pinned, *ranked.repeated, *ranked.candidates):
         if candidate in ranked.pinned:
             outcome, reason = "injected", "pinned: injected with every prompt"
-        # Without a session, there are no repeats: mypy needs the check.
+        # Without a session, nothing is repeated. The check is only for mypy.
         elif session is not None and candidate in ranked.repeated:
             outcome, reason = "held back", _describe_repeat(candidate, repeats.INJECTED, session)
         elif session is not None and candidate in repeated_mentions:

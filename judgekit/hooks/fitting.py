@@ -72,11 +72,10 @@ def fit_store(
     labels: Mapping[str, dict[str, float]],
     limit: int,
 ) -> Fit:
-    """Fit the thresholds for stores of a `kind` to people's answers, and return the old and new values.
+    """Fit the "high" threshold for one kind of store to people's answers.
 
-    A threshold covers a prompt if it injects a relevant memory. The best one covers the most prompts, at a
-    precision of at least `MIN_PRECISION`. `labels` are the current thresholds by kind, and `limit` is the
-    maximum number of memories per prompt.
+    The best value injects a relevant memory for the most prompts, at a precision of at least `MIN_PRECISION`.
+    `labels` are the current thresholds by kind, and `limit` is the maximum number of memories per prompt.
     """
     before = labels[kind]
     thresholds = _try_thresholds(kind, trials, answers, labels, limit)
@@ -100,12 +99,13 @@ def fit_model(
 ) -> Fit:
     """Fit a judging model's threshold, by the same rule as `fit_store`.
 
-    A memory is injected if `model` gives it at least this probability. `present` is the current threshold or
-    None, and `limit` is the maximum number of memories per prompt.
+    A memory is injected if `model` gives it at least this probability. `present` is the configured threshold,
+    None if there's none, and `limit` is the maximum number of memories per prompt.
     """
     thresholds = _try_probabilities(model, trials, answers, limit)
     before = {} if present is None else {INJECT_ABOVE: present}
     unchanged = Fit(kind=model, is_model=True, before=before, after=before)
+    # A model without a configured threshold uses the default.
     threshold_in_use = present or MIN_YES_PROBABILITY
     return _choose_threshold(unchanged, INJECT_ABOVE, thresholds, present=threshold_in_use)
 
@@ -113,7 +113,7 @@ def fit_model(
 def _try_probabilities(
     model: str, trials: Sequence[PromptTrial], answers: Answers, limit: int
 ) -> list[_Threshold]:
-    """Measure each probability that a model gave as a threshold, lowest first.
+    """Try each of a model's probabilities as its threshold, and measure the injections. The lowest is first.
 
     A threshold is skipped if it would inject a memory that nobody has answered about.
     """
@@ -143,7 +143,7 @@ def _choose_threshold(
 ) -> Fit:
     """Return a copy of `unchanged` with the best value for the threshold `name`.
 
-    If the answers don't justify a change, the copy has the reason instead. `present` is the current value.
+    If the answers don't justify a change, the copy's `refused` says why. `present` is the current value.
     """
     if not thresholds:
         reason = "no threshold has an answer about each injection"
@@ -151,15 +151,15 @@ def _choose_threshold(
 
     best_threshold = _choose_best(thresholds, present)
     precision = best_threshold.precision
-    value = f"{name}: {best_threshold.value:g}"
+    best_setting = f"{name}: {best_threshold.value:g}"
 
     fields: dict[str, Any] = {"precision": precision, "coverage": best_threshold.coverage}
     if precision.value < MIN_PRECISION:
         fields["refused"] = (
-            f"no threshold reaches a precision of {MIN_PRECISION:.2f}; the best is {value}"
+            f"no threshold reaches a precision of {MIN_PRECISION:.2f}; the best is {best_setting}"
         )
     elif _is_uncertain(precision):
-        fields["refused"] = f"too few labels for {value}"
+        fields["refused"] = f"too few labels for {best_setting}"
         fields["more"] = estimate_more_labels(precision)
     else:
         fields["after"] = unchanged.before | {name: best_threshold.value}
@@ -211,9 +211,12 @@ def _list_possible_thresholds(
 def _inject(
     trial: PromptTrial, kind: str, high_by_kind: Mapping[str, float], limit: int
 ) -> _Injections:
-    """Choose the memories that the thresholds inject for a prompt, up to `limit`."""
+    """Choose the memories that the thresholds inject for a prompt, up to `limit`.
+
+    Those from stores of `kind` are the `rated` ones.
+    """
     injected = _choose_injected(trial, high_by_kind)[:limit]
-    # Memories of any kind can cover a prompt, but only this kind's count for its precision.
+    # A memory of any kind can cover the prompt, but the precision is measured for this kind alone.
     hits_of_kind = [hit for hit in injected if hit.kind == kind]
     return _Injections(trial, injected, rated=hits_of_kind)
 
@@ -242,30 +245,32 @@ def _make_thresholds(values: Iterable[float], extra: float | None = None) -> lis
 def _measure_threshold(
     value: float, injections: Sequence[_Injections], answers: Answers
 ) -> _Threshold | None:
-    """Measure the precision and coverage of a threshold from people's answers about the injected memories.
+    """Measure a threshold's precision and coverage from people's answers about the memories it injects.
 
-    Precision is the fraction of relevant memories, and coverage the fraction of prompts with a relevant one.
-    Returns None if an answer about a memory is missing, or if no answer is clear.
+    Returns None if an answer is missing, or if none of them is yes or no.
     """
     given_answers = _list_answers(injections, answers)
     if given_answers is None:
         return None
 
+    # Precision is the fraction of memories that are relevant. Unclear answers don't count.
     relevant = given_answers.count(True)
     irrelevant = given_answers.count(False)
-    covered_prompts = _count_covered_prompts(injections, answers)
-
     precision = measure_share(relevant, relevant + irrelevant)
+
+    # Coverage is the fraction of prompts that get a relevant memory.
+    covered_prompts = _count_covered_prompts(injections, answers)
     coverage = measure_share(covered_prompts, len(injections))
-    if precision is None or coverage is None:
+
+    if precision is None or coverage is None:  # a fraction of 0 memories or prompts
         return None
     return _Threshold(value, precision, coverage)
 
 
 def _list_answers(injections: Sequence[_Injections], answers: Answers) -> list[bool | None] | None:
-    """List the answers about the memories that a precision depends on. None if one is missing.
+    """List people's answers about the rated memories: True if relevant, None if the person couldn't tell.
 
-    An answer in the list is None if the person couldn't tell.
+    Returns None instead of a list if nobody has answered about one of the memories.
     """
     given_answers = []
     for trial, _, rated in injections:
@@ -306,18 +311,18 @@ def _choose_best(thresholds: Sequence[_Threshold], present: float) -> _Threshold
 
 
 def estimate_more_labels(precision: Share | None) -> int | None:
-    """Estimate the number of labels still missing, if the precision stays the same.
+    """Estimate how many more labels would make a precision certain enough, if its value stays the same.
 
     Returns None if `_MAX_LABELS` or more would be needed in total, since nobody would answer so many.
     """
-    if precision is None:
+    if precision is None:  # there are no labels yet
         return MIN_LABELS
 
-    present_count = precision.of
-    fewest = max(present_count, MIN_LABELS)
-    for label_count in range(fewest, _MAX_LABELS):
+    current_count = precision.of
+    first_count = max(current_count, MIN_LABELS)
+    for label_count in range(first_count, _MAX_LABELS):
         if _is_enough(label_count, precision.value):
-            return label_count - present_count
+            return label_count - current_count
     return None
 
 
@@ -333,31 +338,35 @@ def _is_enough(label_count: int, precision: float) -> bool:
 def write_labels(fitted: Fit, project: Path) -> Fit:
     """Write the fitted thresholds into the user's profile for this kind of store.
 
-    Returns a copy of `fitted` with the paths of the written files. An existing profile is backed up first.
-    Raises `ConfigError` if a file can't be written, or if the project has a profile, which would take
-    precedence.
+    Returns a copy of `fitted` with the paths of the written files. Raises `ConfigError` if the project has
+    its own profile, or if a file can't be written.
     """
     profile = profiles.find(fitted.kind, project)
-    is_in_project = profile.is_relative_to(project / ".judgekit")
-    if is_in_project:
-        labels = ", ".join(f"{name}: {value:g}" for name, value in fitted.after.items())
-        problem = f"this file comes before yours, so none is written; set {{{labels}}} here"
-        raise ConfigError(problem, path=profile, key="labels")
+    _refuse_project_profile(profile, project, fitted)
 
     users_file = Path(environment.STORE_PROFILES.path(f"{fitted.kind}.yaml"))
     written = [str(users_file)]
-    if users_file.exists():
+    if users_file.exists():  # then `profile` is the same file, so back it up
         backup = _name_backup(users_file)
         written.append(str(backup))
-        _copy_profile(profile, backup, users_file)
+        _copy_profile(profile, copy=backup, users_file=users_file)
     else:  # the user's profile begins as a copy of the bundled one
-        _copy_profile(profile, users_file, users_file)
+        _copy_profile(profile, copy=users_file, users_file=users_file)
 
     # `mention` and `medium` can only have been lowered. Write them first, so that they never exceed `high`.
     for name in ("mention", "medium", "high"):
         short_text = f"{fitted.after[name]:g}"  # such as 0.4 instead of 0.39999999999999997
         yaml_text.put_value(users_file, "labels", name, float(short_text))
     return fitted.model_copy(update={"written": written})
+
+
+def _refuse_project_profile(profile: Path, project: Path, fitted: Fit) -> None:
+    """Raise `ConfigError` if `profile` is the project's, because it would override the user's."""
+    is_in_project = profile.is_relative_to(project / ".judgekit")
+    if is_in_project:
+        labels = ", ".join(f"{name}: {value:g}" for name, value in fitted.after.items())
+        problem = f"this file comes before yours, so none is written; set {{{labels}}} here"
+        raise ConfigError(problem, path=profile, key="labels")
 
 
 def _name_backup(file: Path) -> Path:
@@ -367,7 +376,10 @@ def _name_backup(file: Path) -> Path:
 
 
 def _copy_profile(source: Path, copy: Path, users_file: Path) -> None:
-    """Copy a profile to `copy`, in the folder of the user's file. Raises `ConfigError` if that fails."""
+    """Copy a profile to `copy`, which is the user's profile itself or a backup next to it.
+
+    Raises `ConfigError`, which names the user's profile, if that fails.
+    """
     try:
         outputs.make_folder(str(users_file.parent), private=True)
         outputs.write_atomically(str(copy), source.read_bytes(), private=True)

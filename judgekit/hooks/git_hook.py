@@ -71,13 +71,13 @@ def find_hooks(folder: Path) -> HooksFolder:
     # All worktrees of a repository have this git folder in common.
     git_folder = _ask_for_path(repository, repository.folder, "--git-common-dir")
 
-    # A folder outside the repository is probably shared with other repositories.
     is_in_tree = tree is not None and _is_inside(hooks, tree)
-    is_inside = _is_inside(hooks, git_folder) or is_in_tree
+    is_in_repository = is_in_tree or _is_inside(hooks, git_folder)
     return HooksFolder(
         hooks,
         tree,
-        is_shared=not is_inside,
+        # A folder outside the repository is probably shared with other repositories.
+        is_shared=not is_in_repository,
         default_path=git_folder / "hooks",
         is_disabled=_are_hooks_off(folder, hooks),
     )
@@ -153,7 +153,8 @@ def _choose_users_hooks(folder: Path) -> HooksFolder:
     if users_path is not None and Path(users_path).is_absolute():
         return HooksFolder(Path(users_path), working_tree=None, is_shared=True)
 
-    # The path can also be relative to a repository, or set by another of git's files. Only git knows these.
+    # The path can also be relative to a repository, or set in another of git's configuration files. So ask
+    # git which folder it uses here.
     hooks_folder = _find_shared_hooks(folder)
     if hooks_folder is not None:
         return hooks_folder
@@ -273,22 +274,22 @@ def _find_our_file(hooks: Path) -> Path:
 def plan_install(hooks_folder: HooksFolder, python: str | None = None) -> FileChange:
     """Plan the installation of our hook. Another program's hook is renamed, and ours runs it first.
 
-    Raises `UsageError` if our hook was edited, if there's already another backup, or if husky manages the
-    folder.
+    Raises `UsageError` if our hook was edited, if a different hook has already been renamed, or if husky
+    manages the folder.
     """
-    file = husky.find_hook_file(hooks_folder.path)
-    if file is not None:
-        raise UsageError(
-            f"husky manages {hooks_folder.path}; {husky.describe_setup(hooks_folder.path, file)}"
-        )
+    hooks = hooks_folder.path
+    husky_file = husky.find_hook_file(hooks)
+    if husky_file is not None:
+        raise UsageError(f"husky manages {hooks}; {husky.describe_setup(hooks, husky_file)}")
 
-    path = _find_our_file(hooks_folder.path)
-    before, owner = _read_hook(path)
+    path = _find_our_file(hooks)
+    before, owner = _read_hook(path)  # raises if our hook was edited
     backup = None
     if owner == "foreign":
         backup = path.with_name(EARLIER_HOOK)
         _refuse_other_backup(path, before, backup)
 
+    # Git skips a hook that isn't executable, so there's something to do even if its content is up to date.
     lacks_run_bit = owner == "ours" and not os.access(path, os.X_OK)
     return FileChange(
         path,
@@ -301,9 +302,9 @@ def plan_install(hooks_folder: HooksFolder, python: str | None = None) -> FileCh
 
 
 def _refuse_other_backup(path: Path, content: bytes | None, backup: Path) -> None:
-    """Raise `UsageError` if a different hook is already at `backup`, where the hook at `path` should go.
+    """Raise `UsageError` if the hook at `path` can't be renamed to `backup`, because another one is there.
 
-    Then two programs have a hook each, and only one can be renamed. `content` is that of the hook at `path`.
+    `content` is the content of `path`.
     """
     if not os.path.lexists(backup):
         return
@@ -331,21 +332,24 @@ def plan_uninstall(hooks_folder: HooksFolder) -> FileChange:
 
 
 def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
-    """Plan the removal of our hooks from all folders in which this repository can have them.
+    """Plan the removal of our hooks. For scope "local", look in all folders of this repository's hooks.
 
-    If there's no hook of ours, the only change does nothing. Raises `UsageError` outside a repository, and
-    for the same reasons as `plan_uninstall`.
+    If there's nothing to remove, the list has a single change that does nothing. Raises `UsageError` outside
+    a repository, and for the same reasons as `plan_uninstall`.
     """
     if scope != "local":
         return [plan_uninstall(choose_hooks(scope, folder))]
+    return _plan_local_uninstalls(find_hooks(folder))
 
+
+def _plan_local_uninstalls(hooks_folder: HooksFolder) -> list[FileChange]:
+    """Plan the removal of our hooks from all folders of a repository's hooks."""
     # Since the installation, another program can have renamed our hook, or the hooks folder can have changed.
-    hooks_folder = find_hooks(folder)
     changes: list[FileChange] = []
     for hooks in _list_folders(hooks_folder):
         changes += _plan_removals(hooks)
-        nothing_found_yet = not changes
-        if nothing_found_yet and _has_only_backup(hooks):
+        if not changes and _has_only_backup(hooks):
+            # Our hook is already gone, but the hook that it replaced must get its name back.
             changes.append(_plan_removal(hooks / HOOK, hooks / EARLIER_HOOK, is_user_file=False))
     if changes:
         return changes
@@ -355,7 +359,7 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
 
 
 def _plan_removals(hooks: Path) -> list[FileChange]:
-    """Plan the removal of all our hooks from a folder. A replaced hook comes back in place of the first."""
+    """Plan the removal of all our hooks from a folder. The first removal also restores a replaced hook."""
     changes = []
     backup: Path | None = hooks / EARLIER_HOOK
     for path in _list_our_hooks(hooks):
@@ -381,8 +385,9 @@ def _refuse_shared_hook(hooks_folder: HooksFolder) -> None:
 
 
 def _plan_nothing(hooks_folder: HooksFolder) -> FileChange:
-    """Plan a change that does nothing, at the place where our hook would be."""
+    """Plan a change that does nothing. Its path, which the user sees, is where our hook would be."""
     hooks = hooks_folder.path
+    # If git's configuration disables hooks, it names no folder, so use the default one.
     if hooks_folder.is_disabled and hooks_folder.default_path is not None:
         hooks = hooks_folder.default_path
     return FileChange(hooks / HOOK, None, after=None)
@@ -391,13 +396,16 @@ def _plan_nothing(hooks_folder: HooksFolder) -> FileChange:
 def _list_folders(hooks_folder: HooksFolder) -> list[Path]:
     """List the folders that may contain our hook and that only this repository uses."""
     is_own = not hooks_folder.is_shared
-    husky_file = husky.find_hook_file(hooks_folder.path)
 
     possible_folders = []
     if is_own and not hooks_folder.is_disabled:
         possible_folders.append(hooks_folder.path)
+
+    # The default folder is inside the repository, so it's never shared.
     if hooks_folder.default_path is not None:
         possible_folders.append(hooks_folder.default_path)
+
+    husky_file = husky.find_hook_file(hooks_folder.path)
     if is_own and husky_file is not None:
         possible_folders.append(husky_file.parent)
 
@@ -430,9 +438,9 @@ def _plan_removal(path: Path, backup: Path | None, *, is_user_file: bool) -> Fil
 
 
 def list_other_callers(folder: Path) -> Iterator[str]:
-    """Yield a remark about each other program that runs the gate before a push, such as husky or pre-commit.
+    """Yield a remark about each other program, such as husky, that runs the gate before a push.
 
-    The gate is the check of pushed files that our git hook runs.
+    These still check pushed files after our git hook is removed.
     """
     hooks_folder = find_hooks(folder)
     if hooks_folder.is_disabled:  # git runs no hooks at all
@@ -446,30 +454,30 @@ def list_other_callers(folder: Path) -> Iterator[str]:
         path = pre_commit.get_active_config_path(hooks_folder.working_tree)
         yield f"{path} still lists the gate; judgekit uninstall pre-commit removes it"
 
-    lefthook = _find_lefthook(hooks_folder.working_tree)
-    if lefthook is not None and files.mentions_in_code(files.read_content(lefthook), "judgekit"):
-        yield f"{lefthook} still runs the gate; remove its lines with judgekit"
+    lefthook_file = _find_lefthook(hooks_folder.working_tree)
+    if lefthook_file is not None:
+        content = files.read_content(lefthook_file)
+        if files.mentions_in_code(content, "judgekit"):
+            yield f"{lefthook_file} still runs the gate; remove its lines with judgekit"
 
 
 def uninstall(change: FileChange) -> None:
-    """Carry out a planned removal.
-
-    Once no hook of ours is left, the folder beside the hooks folder goes too. Our hook filled it with links,
-    to run an earlier hook from there.
-    """
+    """Carry out a planned removal. After the last of our hooks, also remove the links that it made."""
     files.uninstall(change)
+
     hooks = change.path.parent
     has_our_hook = bool(_list_our_hooks(hooks))
     if not has_our_hook:
+        # Our hook ran an earlier hook from this folder of links.
         folder_of_links = hooks.with_name(f"{hooks.name}{LINKS_FOLDER_SUFFIX}")
         _remove_links(folder_of_links)
 
 
 def _remove_links(folder: Path) -> None:
     """Remove the links and files that our hook made in a folder, and the folder if it's empty then."""
-    # Our hook never writes into a link to a folder, so what's in there is somebody else's.
-    is_folder_itself = folder.is_dir() and not folder.is_symlink()
-    if not is_folder_itself:
+    # If the folder is a link, our hook never wrote into it, so its files aren't ours.
+    is_real_folder = folder.is_dir() and not folder.is_symlink()
+    if not is_real_folder:
         return
 
     for path in folder.iterdir():
@@ -480,7 +488,7 @@ def _remove_links(folder: Path) -> None:
 
 
 def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
-    """Read the hook's file and identify its owner; the content is None if it can't be found.
+    """Read the hook at `path` and identify its owner. The content is None if there's no file.
 
     Raises `UsageError` if our hook was edited.
     """
@@ -496,7 +504,7 @@ def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
 
 
 def list_notes(hooks_folder: HooksFolder) -> Iterator[str]:
-    """Yield remarks on what to know about a hooks folder, for example that the hook could be committed."""
+    """Yield warnings: our hook could be committed, other repositories use it, or lefthook would replace it."""
     if _can_be_committed(hooks_folder):
         remedy = (
             "do not commit the hook, because it names paths of this machine; or install pre-commit"
@@ -506,19 +514,23 @@ def list_notes(hooks_folder: HooksFolder) -> Iterator[str]:
     if hooks_folder.is_shared:
         yield f"all repositories with this core.hooksPath use {hooks_folder.path}"
 
-    # Lefthook would replace our hook.
-    configuration = _find_lefthook(hooks_folder.working_tree)
-    if configuration is not None:
-        runs_gate = files.mentions_in_code(files.read_content(configuration), "judgekit")
+    # `lefthook install` would replace our hook, so lefthook itself has to run the gate.
+    lefthook_file = _find_lefthook(hooks_folder.working_tree)
+    if lefthook_file is not None:
+        runs_gate = files.mentions_in_code(files.read_content(lefthook_file), "judgekit")
         if not runs_gate:
-            instead = f"add the gate to {configuration} (docs/gate-install.md)"
-            yield f"lefthook install replaces hooks: {instead}"
+            remedy = f"add the gate to {lefthook_file} (docs/gate-install.md)"
+            yield f"lefthook install replaces hooks: {remedy}"
 
 
 def _can_be_committed(hooks_folder: HooksFolder) -> bool:
     """Whether our hook is in the working tree, and git doesn't ignore it."""
+    if hooks_folder.working_tree is None:  # a bare repository
+        return False
+    if hooks_folder.is_shared:  # the folder is outside the repository
+        return False
     is_in_git_folder = ".git" in hooks_folder.path.parts
-    if hooks_folder.working_tree is None or hooks_folder.is_shared or is_in_git_folder:
+    if is_in_git_folder:
         return False
 
     hook = str(hooks_folder.path / HOOK)
@@ -554,17 +566,17 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
             yield "note", f"{problem}; judgekit install git says what to do"
             return
 
-        path = _find_our_file(hooks_folder.path)
-        content = files.read_content(path)
+        used_hook = _find_our_file(hooks_folder.path)  # another program's hook may be there instead
+        content = files.read_content(used_hook)
     except UsageError:  # there is no repository
         return
     except InputError as error:
         yield "wrong", str(error)
         return
 
-    yield from _describe_unused_hooks(hooks_folder, used=path)
+    yield from _describe_unused_hooks(hooks_folder, used=used_hook)
     yield from _describe_hooks_path(folder, hooks_folder)
-    yield from _describe_used_hook(hooks_folder, path, content)
+    yield from _describe_used_hook(hooks_folder, used_hook, content)
     yield from _describe_configured_hooks(folder)
     for note in list_notes(hooks_folder):
         yield "note", note
@@ -595,7 +607,10 @@ def _describe_used_hook(
     husky_file = husky.find_hook_file(hooks_folder.path)
     if husky_file is not None:
         yield from _describe_husky(hooks_folder.path, husky_file)
-    elif content is None or identify_owner(content) == "foreign":
+    elif content is None:
+        yield "note", f"no {path}; install it with judgekit install git"
+        yield from _describe_left_backup(path)
+    elif identify_owner(content) == "foreign":
         yield from _describe_foreign(hooks_folder, path, content)
     else:
         yield from _describe_ours(path, content)
@@ -614,24 +629,16 @@ def _describe_configured_hooks(folder: Path) -> Iterator[Remark]:
         yield "note", f'git 2.54 and newer also run the configured hook "{name}": {command}'
 
 
-def _describe_foreign(
-    hooks_folder: HooksFolder, path: Path, content: bytes | None
-) -> Iterator[Remark]:
-    """Yield remarks about another program's hook at `path`, such as whether it runs our gate.
-
-    `content` is None if there's no hook.
-    """
-    if content is None:
-        yield "note", f"no {path}; install it with judgekit install git"
+def _describe_foreign(hooks_folder: HooksFolder, path: Path, content: bytes) -> Iterator[Remark]:
+    """Yield remarks about another program's hook at `path`, such as whether it runs the gate."""
+    if _runs_gate(content, hooks_folder.working_tree):
+        yield "ok", f"{path} belongs to another program and runs the gate"
     else:
-        if _runs_gate(content, hooks_folder.working_tree):
-            yield "ok", f"{path} belongs to another program and runs the gate"
-        else:
-            instead = "judgekit install git runs it first, then the gate"
-            yield "note", f"{path} belongs to another program; {instead}"
+        remedy = "judgekit install git runs it first, then the gate"
+        yield "note", f"{path} belongs to another program; {remedy}"
 
-        if not os.access(path, os.X_OK):
-            yield "note", f"{path} is not executable: git skips it"
+    if not os.access(path, os.X_OK):
+        yield "note", f"{path} is not executable: git skips it"
 
     yield from _describe_left_backup(path)
 
@@ -661,11 +668,11 @@ def _manager_runs_gate(content: bytes, tree: Path) -> bool:
 
 
 def _describe_left_backup(path: Path) -> Iterator[Remark]:
-    """Yield a remark if a hook that ours had replaced is still renamed, although ours is gone."""
-    earlier_hook = path.with_name(EARLIER_HOOK)
-    if os.path.lexists(earlier_hook):
+    """Yield a remark if our hook is gone, but its backup of an earlier hook is still there."""
+    backup = path.with_name(EARLIER_HOOK)
+    if os.path.lexists(backup):
         reason = "it ran before judgekit's hook, but another program replaced that"
-        yield "note", f"{earlier_hook} does not run: {reason}; move it back or remove it"
+        yield "note", f"{backup} does not run: {reason}; move it back or remove it"
 
 
 def _describe_husky(hooks: Path, file: Path) -> Iterator[Remark]:
@@ -702,7 +709,9 @@ def _describe_our_hook(path: Path, content: bytes, python: str, root: str) -> Re
     if content != render_hook(python, root):
         return "note", f"{path} is from another version of judgekit; {_INSTALL_AGAIN}"
 
-    caller = "" if path.name == HOOK else f" (from {HOOK}, which pre-commit has written)"
+    # If pre-commit was installed later, it renamed our hook, and runs it from its own.
+    is_renamed = path.name != HOOK
+    caller = f" (from {HOOK}, which pre-commit has written)" if is_renamed else ""
     return "ok", f"git runs {path}{caller}, which runs judgekit of {python}"
 
 
@@ -722,7 +731,7 @@ def _describe_missing_python(path: Path, python: str) -> Remark:
 
 
 def _describe_earlier_hook(path: Path) -> Iterator[Remark]:
-    """Yield a remark if our hook at `path` replaced another program's hook, which has another name since."""
+    """Yield a remark on the earlier hook that ours at `path` replaced and renamed, if there's one."""
     earlier_hook = path.with_name(EARLIER_HOOK)
     if os.access(earlier_hook, os.X_OK):
         yield "ok", f"{earlier_hook}, the earlier hook, runs first and can stop a push"

@@ -23,7 +23,7 @@ _SET_UP_COMMAND = "npx husky (or npm install)"
 def find_hook_file(hooks: Path) -> Path | None:
     """Return the file that husky runs before a push; None if husky doesn't manage `hooks`.
 
-    The folder can be missing in a new worktree, since husky's own programs aren't committed.
+    The folder needn't exist. In a new worktree, it's missing until husky is set up there.
     """
     if _is_version_9(hooks):
         # husky overwrites the files in `hooks`, so the user's own are in the folder above.

@@ -70,14 +70,15 @@ def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> F
             f"{path} is your own settings file: use --scope user, or change to a project"
         )
 
+    # A later uninstallation restores the original, which is the content without any entries of ours.
     removal = plan_uninstall(scope, project, client)
-    current_text = (removal.before or b"").decode()
+    original = removal.after
+
+    current = removal.before
+    current_text = (current or b"").decode()
     text_with_hook = entries.add_hook(current_text, _build_entry(scope, client), str(path), client)
     is_installed = text_with_hook == current_text
-    after = removal.before if is_installed else _encode(text_with_hook)
-
-    # A later uninstallation restores the original, which is the content without any entries of ours.
-    original = removal.after
+    after = current if is_installed else _encode(text_with_hook)
     return removal._replace(after=after, original_content=original)
 
 
@@ -120,19 +121,22 @@ def _decode_settings(path: Path, content: bytes) -> str:
         raise ConfigError(problem, path=path, line=line) from None
 
 
-def _build_content_without_ours(path: Path, before: bytes, text: str) -> bytes | None:
-    """Build a settings file's content without our entries; None if the file is to be deleted."""
-    record = files.find_record(path)  # made by the installation
-    if record is not None and files.is_unchanged(path, before):
+def _build_content_without_ours(path: Path, content: bytes, text: str) -> bytes | None:
+    """Build a settings file's content without our entries; None if the file is to be deleted.
+
+    `content` is the file's current content, and `text` is the same, decoded.
+    """
+    installation = files.find_record(path)
+    if installation is not None and files.is_unchanged(path, content):
         # Nobody has edited the file since, so the earlier content can be restored exactly.
-        return record.before
+        return installation.before
 
     remaining_text = entries.remove_hooks(text, str(path))
     if remaining_text:
         return _encode(remaining_text)
 
-    # An empty file from before the installation stays, and any other is deleted.
-    was_empty_file = record is not None and record.before == b""
+    # Keep the file only if it existed before the installation, and was empty.
+    was_empty_file = installation is not None and installation.before == b""
     return b"" if was_empty_file else None
 
 
@@ -156,10 +160,10 @@ def list_notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
 
 
 def _list_managed_switches() -> Iterator[str]:
-    """Yield a remark about each setting that disables Claude Code's hooks in an organisation's files."""
-    managed = Path(MANAGED_FOLDER_BY_PLATFORM.get(sys.platform, "/etc/claude-code"))
-    more_files = sorted((managed / "managed-settings.d").glob("*.json"))
-    for path in (managed / "managed-settings.json", *more_files):
+    """Yield a remark about each setting in an organisation's files that disables the user's hooks."""
+    managed_folder = Path(MANAGED_FOLDER_BY_PLATFORM.get(sys.platform, "/etc/claude-code"))
+    more_files = sorted((managed_folder / "managed-settings.d").glob("*.json"))
+    for path in (managed_folder / "managed-settings.json", *more_files):
         for switch in ("disableAllHooks", "allowManagedHooksOnly"):
             if load_settings(path).get(switch) is True:
                 yield f"{path} (managed) sets {switch}: Claude Code runs none of your hooks"
@@ -214,11 +218,11 @@ def _list_general_switches(file: Path, general: dict[str, Any], client: Client) 
 def _check_disabled_names(
     file: Path, key: str, names: list[Any], prompt_hooks: list[dict[str, Any]], client: Client
 ) -> Iterator[str]:
-    """Yield a remark if our prompt hook is among the `names` that a file lists as disabled, at `key`."""
+    """Yield a remark if our prompt hook is in `names`, the disabled hooks that a file lists under `key`."""
     if not prompt_hooks:
         return
-    first_hook = prompt_hooks[0]
-    # Such a list has a hook's command if the hook has no name.
+    first_hook = prompt_hooks[0]  # all of ours have the same name
+    # The client lists a hook without a name by its command.
     name = first_hook.get("name") or first_hook.get("command")
     if name in names:
         yield f"{file} lists {name} in {key}: {client.title} skips the hook; take it off that list"
@@ -264,11 +268,12 @@ def _is_group(group: object) -> bool:
 
 
 def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
-    """Yield a remark if Codex won't run our hook in the settings file `path`.
+    """Yield a remark on each reason why Codex won't run our hook in the settings file `path`.
 
-    Codex must trust the hook and, unless it's the user's, the project. The user can also switch the hook off.
+    Codex runs a hook if the user trusts it and hasn't switched it off. A project's hook also needs a trusted
+    project.
     """
-    file, general = _read_switches(get_settings_path("user", project, CODEX), CODEX)
+    config_file, general = _read_switches(get_settings_path("user", project, CODEX), CODEX)
     hook_states = _select_hook_states(general, path)
     if not hook_states:  # a hook without a state isn't trusted yet
         yield f"{path}: not trusted yet; {CODEX.trust}"
@@ -276,19 +281,19 @@ def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
     for key, state in hook_states.items():
         is_of_prompt_hook = ":user_prompt_submit:" in key
         if is_of_prompt_hook and _is_switched_off(state):
-            yield f"{file} switches the hook of {path} off; type /hooks in codex to switch it on"
+            yield f"{config_file} switches the hook of {path} off; type /hooks in codex to switch it on"
 
-    # Codex ignores the hooks of an untrusted project, but runs the user's own.
-    is_projects = path.is_relative_to(project)
-    if is_projects and _is_untrusted(project, general):
-        yield f"{file} says that {project} is untrusted: Codex runs no hooks of it"
+    is_in_project = path.is_relative_to(project)
+    if is_in_project and _is_untrusted(project, general):
+        yield f"{config_file} says that {project} is untrusted: Codex runs no hooks of it"
 
 
 def _select_hook_states(general: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Select Codex's states of all hooks in the settings file `path`. Their keys start with the path."""
+    """Select the state of each hook in the settings file `path`: whether Codex trusts it, and it's on."""
     states = _get_value(general, "hooks.state")
     if not isinstance(states, dict):
         return {}
+    # A key starts with the path of the hook's file, in which Codex may have resolved links.
     prefixes = (f"{path}:", f"{path.resolve()}:")
     return {key: state for key, state in states.items() if key.startswith(prefixes)}
 
@@ -321,16 +326,17 @@ def _find_machine_file(client: Client) -> Path | None:
     """Find a client's machine-wide settings file; None if it has none on this platform."""
     if not client.machine_settings:
         return None
+    # The table has the usual path for each platform, and an environment variable that overrides it.
+    usual_path = client.machine_settings.get(sys.platform)
     variable = client.machine_settings["variable"]
-    usual_name = client.machine_settings.get(sys.platform)
-    name = os.environ.get(variable) or usual_name
-    return Path(name) if name else None
+    path = os.environ.get(variable) or usual_path
+    return Path(path) if path else None
 
 
 def list_left_hooks(project: Path, client: Client) -> Iterator[str]:
     """Yield a remark about each settings file that still has our hook.
 
-    Codex also keeps notes about each hook in a file of its own, which can be left over too.
+    Codex also keeps the state of each hook in a file of its own, which can be left over too.
     """
     for scope, path in _list_places(project, client):
         has_our_hook = bool(entries.list_our_entries(load_settings(path)))
@@ -338,41 +344,39 @@ def list_left_hooks(project: Path, client: Client) -> Iterator[str]:
             remedy = f"judgekit uninstall {client.command} --scope {scope} removes it"
             yield f"the hook is still in {path}; {remedy}"
         elif client is CODEX:
-            yield from _list_left_notes(path, project)
+            yield from _list_left_states(path, project)
 
     if client is CLAUDE_CODE and is_plugin_enabled(project):
         yield "the plugin still answers prompts; /plugin in Claude Code removes it"
 
 
-def _list_left_notes(path: Path, project: Path) -> Iterator[str]:
-    """Yield a remark if Codex still has notes of the hooks in the settings file `path`."""
-    file, general = _read_switches(get_settings_path("user", project, CODEX), CODEX)
+def _list_left_states(path: Path, project: Path) -> Iterator[str]:
+    """Yield a remark if Codex's configuration still has states of the hooks in the settings file `path`."""
+    config_file, general = _read_switches(get_settings_path("user", project, CODEX), CODEX)
     states = _get_value(general, "hooks.state")
     if not isinstance(states, dict):
         return
 
-    has_notes = any(key.startswith(f"{path}:") for key in states)
-    if has_notes:
-        yield f"{file} still has Codex's notes of the hooks of {path}; you may delete them"
+    has_left_state = any(key.startswith(f"{path}:") for key in states)
+    if has_left_state:
+        yield f"{config_file} still has Codex's notes of the hooks of {path}; you may delete them"
 
 
 def _list_places_with_hook(project: Path, client: Client) -> list[str]:
-    """Name the settings with a hook of ours that answers prompts.
-
-    Most clients run hooks with equal commands only once, so list only the first of these.
-    """
-    places: dict[str, str] = {}
+    """Name the settings that make a client run our prompt hook, one for each time that it runs."""
+    place_by_run: dict[str, str] = {}
     for scope, path in _list_places(project, client):
         for hook in _select_prompt_hooks(load_settings(path), client):
             if client is CODEX:
-                key: str = scope  # Codex runs equal hooks of two files twice
+                run: str = scope  # Codex runs equal hooks of two files twice
             else:
-                key = json.dumps([hook.get("command"), hook.get("args")])
-            places.setdefault(key, f"the {scope} settings")
+                # Other clients run hooks with equal commands only once.
+                run = json.dumps([hook.get("command"), hook.get("args")])
+            place_by_run.setdefault(run, f"the {scope} settings")
 
     if client is CLAUDE_CODE and is_plugin_enabled(project):
-        places["plugin"] = "the plugin"
-    return list(places.values())
+        place_by_run["plugin"] = "the plugin"
+    return list(place_by_run.values())
 
 
 def _read_switches(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
@@ -506,14 +510,14 @@ def check_agent_command() -> Finding:
     if _runs_without_error([*login_shell, f"{context.PROGRAM} --version"], bare_environ):
         return "ok", subject, f"a login shell finds {context.PROGRAM}"
 
-    hint = _describe_hints(bare_environ)
-    problem = f"a login shell does not find {context.PROGRAM}, so {hint}"
+    consequence = _describe_hints(bare_environ)  # for our hints to agents
+    problem = f"a login shell does not find {context.PROGRAM}, so {consequence}"
     remedy = "install it with `uv tool install .` or `pipx install .`, in your checkout, to have it there"
     return "note", subject, f"{problem}; {remedy}"
 
 
 def _build_bare_environ() -> dict[str, str]:
-    """Build an environment to start a shell in, without this process's variables, especially its PATH."""
+    """Build a minimal environment to start a shell in: who the user is, and the system's default PATH."""
     bare_environ = {"PATH": os.defpath, "SHELL": os.environ.get("SHELL") or "/bin/sh"}
     for name in ("HOME", "USER", "LOGNAME"):
         if name in os.environ:
