@@ -32,7 +32,6 @@ _IMPORT_SECONDS = 1.8
 _HTTP_OK = 200
 ONLY_DROPS = "the model that judges prompts decides without a calibration: it only drops what BM25 would show"
 JUDGED = "judged"  # replaces the confidence of candidates that a model kept
-_SENT_ATTRIBUTES = ("id", "title", "category", "root", "place", "kind")  # of a candidate
 _BM25_FALLBACK_NOTE = "showing the BM25 result"
 
 
@@ -217,8 +216,15 @@ def _write_request(
 
 def _describe_candidate(candidate: Candidate) -> dict[str, Any]:
     """Build the part of the request that describes a candidate."""
-    fields = {name: getattr(candidate, name) for name in _SENT_ATTRIBUTES}
-    fields["tags"] = list(candidate.tags)
+    fields: dict[str, Any] = {
+        "id": candidate.id,
+        "title": candidate.title,
+        "category": candidate.category,
+        "root": candidate.root,
+        "place": candidate.relative_path,
+        "kind": candidate.kind,
+        "tags": list(candidate.tags),
+    }
     # A memory from a user's program has no file from which the engine could read the text.
     is_from_program = candidate.kind == confidence.COMMAND_KIND
     if is_from_program:
