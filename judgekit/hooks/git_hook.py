@@ -504,7 +504,7 @@ def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
 
 
 def list_notes(hooks_folder: HooksFolder) -> Iterator[str]:
-    """Yield warnings: our hook could be committed, other repositories use it, or lefthook would replace it."""
+    """Yield warnings: our hook could be committed, other repositories use it, or lefthook replaces it."""
     if _can_be_committed(hooks_folder):
         remedy = (
             "do not commit the hook, because it names paths of this machine; or install pre-commit"
