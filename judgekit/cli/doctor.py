@@ -203,7 +203,10 @@ def _check_providers() -> Iterator[Check]:
 def _find_unknown_providers(
     key: str, names: Iterable[str] | None, known_providers: Collection[str]
 ) -> Iterator[Check]:
-    """Yield a failed check for each provider in one of the user's settings that has no profile."""
+    """Yield a failed check for each provider name without a profile.
+
+    `key` is the setting that lists the names, such as `order`.
+    """
     from judgekit.config.settings import build_error
     from judgekit.providers import registry
 

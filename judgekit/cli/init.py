@@ -77,7 +77,10 @@ def init(
 
 
 def _require_terminal(open_questions: list[str]) -> None:
-    """Raise `UsageError` if there are questions to ask, but no terminal to ask them at."""
+    """Raise `UsageError` if questions are open, but there's no terminal to ask them at.
+
+    Each open question is named by the option that would answer it, such as `--model`.
+    """
     from judgekit.ledger.labels import is_at_terminal
 
     if open_questions and not is_at_terminal():
@@ -237,7 +240,10 @@ def _read_judge_values(path: Path) -> dict[str, object]:
 
 
 def _choose_judge_values(rubric: str, subject: _Subject, model: str) -> dict[str, object]:
-    """Choose the values to set under `judge`: the rubric, and the first model if there's one yet."""
+    """Choose the values to set under `judge`: the rubric, and the model of the quick tier.
+
+    The model is left out if the user wants to choose it later.
+    """
     values: dict[str, object] = {}
     if subject.task != "compare":  # `compare` takes its rubric as an option
         values["rubric"] = rubric

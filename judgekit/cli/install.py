@@ -133,20 +133,21 @@ def uninstall_pre_commit(print_: _Print = False, purge: _Purge = False) -> None:
     _report_remains("pre-commit", purge=purge, print_=print_)
 
 
-def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
+def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - any annotation is allowed
     """Add the commands that install and remove a client's prompt hook.
 
-    `scopes` is the annotation of their --scope option, since clients differ in their scopes.
+    `scopes` is a type annotation that lists the scopes of this client, for the --scope option.
     """
 
-    def install_hook(scope: Any = "user", print_: _Print = False, skill: _Skill = False) -> None:  # noqa: ANN401 - `scopes`
+    # `Any` is replaced by `scopes` below.
+    def install_hook(scope: Any = "user", print_: _Print = False, skill: _Skill = False) -> None:  # noqa: ANN401
         _install_client(client, scope, print_=print_, with_skill=skill)
 
-    def remove_hook(scope: Any = "user", print_: _Print = False, purge: _Purge = False) -> None:  # noqa: ANN401 - `scopes`
+    def remove_hook(scope: Any = "user", print_: _Print = False, purge: _Purge = False) -> None:  # noqa: ANN401
         _uninstall_client(client, scope, print_=print_)
         _report_remains(client.command, purge=purge, print_=print_)
 
-    # typer reads an option's choices from its annotation, so put it in place of `Any`.
+    # typer reads an option's choices from its annotation.
     install_hook.__annotations__["scope"] = scopes
     remove_hook.__annotations__["scope"] = scopes
 
@@ -290,9 +291,9 @@ def _uninstall(
 
 
 def _report_remains(command: str, *, purge: bool, print_: bool) -> None:
-    """Print what judgekit keeps on this machine. With `purge`, delete what can be made again, and logs.
+    """Print what judgekit keeps on this machine. With `purge`, delete logs and what can be made again.
 
-    `command` is the client in the suggested uninstall command. With `print_`, nothing is deleted.
+    With `print_`, nothing is deleted. `command` is the client's name on the command line.
     """
     from judgekit.hooks import remains
 

@@ -253,9 +253,9 @@ def _build_variants(
     models: Sequence[str],
     dataset: row_options.DataOptions,
 ) -> dict[str, Record]:
-    """Build a request for each model or each rubric, by its name; {} if neither is given twice.
+    """Map each rubric, or each model, to its own request; {} unless there are several of one of them.
 
-    Raises `UsageError` if both are given twice, or the same name twice.
+    Raises `UsageError` if there are several of both, or if a name is repeated.
     """
     varies_rubric = len(rubrics) > 1
     varies_model = len(models) > 1
@@ -272,12 +272,15 @@ def _build_variants(
 def _vary_field(
     field: str, values: Sequence[str], request: Record, dataset: row_options.DataOptions
 ) -> dict[str, Record]:
-    """Build a request for each value of a field, by value; raises `UsageError` if one is given twice."""
+    """Map each value of a field to a request that has this value.
+
+    Raises `UsageError` if a value is given twice.
+    """
     dataset.check_variants(f"--{field}")
     has_duplicates = len(set(values)) < len(values)
     if has_duplicates:
         raise UsageError(f"--{field}: the same value is given twice; give it once")
-    # Words of a command line can contain bytes that aren't UTF-8, which a request can't.
+    # A command line can contain bytes that aren't UTF-8; a request must be valid UTF-8.
     return {value: {**request, field: encodable(value)} for value in values}
 
 
@@ -286,7 +289,7 @@ def _collect_request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
     # A dict is enough here, and doesn't need pydantic, which is slow to import.
     fields: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     if "model" in fields:
-        # Words of a command line can contain bytes that aren't UTF-8, which a request can't.
+        # A command line can contain bytes that aren't UTF-8; a request must be valid UTF-8.
         fields["model"] = encodable(fields["model"])
     return fields
 

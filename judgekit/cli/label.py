@@ -313,15 +313,15 @@ def _read_cells(line: str) -> list[str]:
 
 
 def _read_label(row: Sequence[str], ids: Collection[str]) -> tuple[str, LabelWord]:
-    """Parse a row's verdict id, which may be abbreviated, and its label. Returns the full id.
+    """Parse a row's verdict id and label. The id may be abbreviated; the full one is returned.
 
     Raises `ValueError` with the problem if the row is invalid.
     """
-    if len(row) == 1:
+    if len(row) == 1:  # the caller skips empty rows
         raise ValueError(f"expected ID,LABEL, got {short_line(row[0], _MAX_TEXT_CHARS)!r}")
 
-    start, written_word, *_ = row
-    verdict_id = _complete_id(start, ids)
+    short_id, written_word, *_ = row
+    verdict_id = _complete_id(short_id, ids)
     word = _LABEL_BY_FILE_WORD.get(written_word)
     if word is None:
         shown_word = short_line(written_word, _MAX_TEXT_CHARS) or "nothing"
@@ -394,16 +394,19 @@ def _require_exact_content(task: str, ledger: AnyLedger) -> None:
 def _build_override(
     task: str, verdict: VerdictLine | None, decision: Literal["accept", "reject"], why: str
 ) -> OverrideLine:
-    """Build the override of a verdict; without one, of the next verdict on the task's content."""
+    """Build the override of a verdict.
+
+    If `verdict` is None, the override applies to the next verdict on the task's content.
+    """
     from judgekit.ledger import OverrideLine, labels
 
     task_id = task
     project = ""
-    subjects: list[str] = []
+    hashes: list[str] = []
     if verdict is not None:
         task_id = verdict.task_id
         project = verdict.project
-        subjects = [subject.sha256 for subject in verdict.subjects if subject.sha256]
+        hashes = [subject.sha256 for subject in verdict.subjects if subject.sha256]
 
     return OverrideLine(
         task_id=task_id,
@@ -411,7 +414,7 @@ def _build_override(
         why=why,
         who=labels.identify_user(),
         terminal=labels.is_at_terminal(),
-        subjects=subjects,
+        subjects=hashes,
         project=project,
     )
 
@@ -548,11 +551,11 @@ def _open_issues(verdicts: Sequence[VerdictLine], settings: EscalateConfig) -> E
     """Open or update the issue for each verdict, and print what was done. Returns the exit code."""
     from judgekit.gate import github
 
-    # A person is waiting for this, so each issue may take as long as all issues of an unattended run.
-    seconds = github.MAX_TOTAL_SECONDS * len(verdicts)
+    # `MAX_TOTAL_SECONDS` is for a whole unattended run. Here a person waits, so each issue gets that long.
+    time_limit = github.MAX_TOTAL_SECONDS * len(verdicts)
     opened_count = 0
     try:
-        for _, outcome in github.ensure_issues(verdicts, settings, Path.cwd(), seconds=seconds):
+        for _, outcome in github.ensure_issues(verdicts, settings, Path.cwd(), seconds=time_limit):
             say(outcome)
             opened_count += 1
     except github.GhError as error:

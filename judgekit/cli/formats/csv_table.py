@@ -47,7 +47,7 @@ def render_gate(report: Report) -> str:
 
 
 def render_rows(results: RowResults) -> str:
-    """Write a line for each row, without the verdict record."""
+    """Render the result rows as CSV. The columns with the verdict record are left out."""
     from judgekit.data.results import RECORD_COLUMNS
 
     rows = []

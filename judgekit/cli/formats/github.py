@@ -132,7 +132,7 @@ def _rank_badness(verdict: Record) -> int:
 
 
 def _annotate_verdict(verdict: Record, checkout: Checkout, levels: Mapping[str, str]) -> list[str]:
-    """Annotate each finding of a verdict that isn't dismissed, or if there's none, the verdict itself."""
+    """Annotate a verdict's findings, except dismissed ones. Without any, annotate the whole file."""
     word = verdict["verdict"]
     level = levels.get(word, "warning")
     title = f"{word}: {name_rubric(verdict)}"

@@ -40,7 +40,7 @@ def clean_verdicts(verdicts: Sequence[Record]) -> list[Record]:
 
 def clean_gate(report: Report) -> GateRecords:
     """Build the records of a gate run, without the secrets in their text."""
-    # Its model needs pydantic, which takes longer to import than an engine takes to judge one document.
+    # This imports pydantic, which takes longer than an engine takes to judge a document.
     from judgekit.gate.record import build_gate_record
 
     verdicts = [row["verdict"] for row in report.rows]

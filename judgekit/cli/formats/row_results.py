@@ -75,7 +75,7 @@ def convert_to_verdict(row: ResultRow, file: str) -> dict[str, Any]:
 
 
 def _read_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Fill a record as far as any program's results do."""
+    """Build a verdict record from the columns that any program's results may have."""
     from judgekit.evaluation.labels import number_of
 
     reasoning = columns.get("reasoning")

@@ -104,7 +104,7 @@ def _build_run(verdicts: Sequence[Record], checkout: Checkout) -> dict[str, Any]
 
 def _build_results(verdict: Record, checkout: Checkout) -> list[dict[str, Any]]:
     """Build the results for a verdict: one for the verdict itself, and one for each finding."""
-    # Even a result about a complete file needs a region, or GitHub's code scanning doesn't show it.
+    # The whole file's place is line 1, since GitHub's code scanning shows no result without a region.
     whole_file, places = find_places(verdict, checkout)
     message = f"{verdict['verdict']}: {summarise_verdict(verdict)}"
     results = [_build_result(verdict, message, whole_file, checkout)]

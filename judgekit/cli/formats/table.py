@@ -504,10 +504,11 @@ def describe_cost(verdict: Record) -> str:
     """
     cost = verdict["cost_usd"]
     source = verdict.get("cost_source")
-    is_incomplete = verdict.get("cost_complete") is False
+    is_incomplete = verdict.get("cost_complete") is False  # the cost of some calls is unknown
     if is_incomplete and cost:
         return f", at least ${cost:.4f}{describe_cost_source(source)}"
-    if is_incomplete:  # no call's cost is known
+    if is_incomplete:
+        # None: no call's cost is known. 0: the calls whose cost is known were free.
         known_sum = "unknown" if cost is None else "at least 0"
         return f", cost {known_sum} ({_explain_unknown_cost(verdict)})"
     if source == "local":
