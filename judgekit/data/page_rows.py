@@ -17,7 +17,7 @@ from judgekit.evaluation.row_views import (
     Column,
     RowList,
     amount,
-    filled,
+    drop_empty,
     mark_quotes,
     scores_text,
     shown_text,
@@ -218,7 +218,7 @@ def view_row(results: ResultFile, row: ResultRow, name: str) -> RowView:
     for text_name, text in results.texts_of(row).items():
         texts[text_name] = shown_text(text)
     average = number(row.columns.get("average"))
-    return filled(
+    return drop_empty(
         id=shown_text(row.row_id),
         texts=texts,
         mean="" if average is None else f"{average:.4g}",
@@ -246,7 +246,7 @@ def _view_judged(row: ResultRow, name: str) -> RowView:
     findings = [
         _view_finding(finding) for finding in _read_records(Finding, record.get("findings"))
     ]
-    judged = filled(
+    judged = drop_empty(
         scores=scores_text(row.scores),
         reasoning=shown_text(reasoning),
         findings=findings,
@@ -257,7 +257,7 @@ def _view_judged(row: ResultRow, name: str) -> RowView:
 
 
 def _view_finding(finding: Finding) -> RowView:
-    return filled(
+    return drop_empty(
         issue=shown_text(finding.issue),
         dimension=shown_text(finding.dimension),
         location=shown_text(finding.location),
@@ -293,11 +293,11 @@ def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) 
     failure = ""
     if round_.failure:
         failure = shown_text(f"{round_.failure.kind}: {round_.failure.message}")
-    return filled(
+    return drop_empty(
         tier=tier,
         model=shown_text(round_.model),
         said=shown_text(verdict),
-        decided=decided or None,  # `filled` drops None
+        decided=decided or None,  # `drop_empty` drops None
         scores="; ".join(text for text in (scores, probabilities) if text),
         reasoning="" if opinion_reasoning == reasoning else shown_text(opinion_reasoning),
         failure=failure,

@@ -258,8 +258,8 @@ class _Walk:
                 if disagreements > allowed_disagreements:
                     break
                 counted.append(opinion.row_number)
-            elif self._is_unknown(opinion):
-                # If the strong judge had judged this row for another reason, its verdict would be used.
+            # The strong judge may have judged a row outside the sample, too. Its verdict then counts instead.
+            elif self._lacks_strong_verdict(opinion):
                 final.append(opinion.row_number)
         return Settled(frozenset(final), frozenset(counted))
 
@@ -281,12 +281,17 @@ class _Walk:
         return settled
 
     def _settle_part(self, opinions: Sequence[FirstOpinion]) -> Settled | None:
-        """Make the opinions outside the sample final. Returns None if the sample disagrees too often."""
+        """Make the opinions outside the sample final.
+
+        Returns None if there are none, or if the strong judge disagrees too often in the sample.
+        """
         group = self._group
-        sampled = [opinion for opinion in opinions if group.samples(opinion)]
+        sampled = []
         final = []
         for opinion in opinions:
-            if not group.samples(opinion) and self._is_unknown(opinion):
+            if group.samples(opinion):
+                sampled.append(opinion)
+            elif self._lacks_strong_verdict(opinion):
                 final.append(opinion.row_number)
         if not final:
             return None
@@ -299,8 +304,7 @@ class _Walk:
         counted = frozenset(opinion.row_number for opinion in sampled)
         return Settled(frozenset(final), counted)
 
-    def _is_unknown(self, opinion: FirstOpinion) -> bool:
-        """Whether the strong judge hasn't judged the row."""
+    def _lacks_strong_verdict(self, opinion: FirstOpinion) -> bool:
         return opinion.row_number not in self._strong_verdicts
 
     def _disagrees(self, opinion: FirstOpinion) -> bool:
@@ -354,7 +358,7 @@ def _rank_by_sureness(opinion: FirstOpinion) -> tuple[float, float]:
 
 @functools.lru_cache(maxsize=4096)
 def max_sampled_disagreements(budget: int, rate: float, level: float) -> int:
-    """Compute the most disagreements in a sample that prove at most `budget` of them outside it.
+    """Compute how many disagreements a sample may have and still prove that at most `budget` are outside it.
 
     `rate` is the sampling rate. The proof is wrong with a probability of at most `level`. Returns -1 if not
     even a sample without disagreements would be a proof.
@@ -362,10 +366,12 @@ def max_sampled_disagreements(budget: int, rate: float, level: float) -> int:
     if budget < 0:
         return -1
 
-    def proves_budget(sampled: int) -> bool:
-        # If one more than the budget were outside the sample, so few in it would be improbable.
-        total = sampled + budget + 1
-        return at_most(sampled, total, rate) <= level
+    def proves_budget(in_sample: int) -> bool:
+        # Suppose that one disagreement too many is outside the sample. The budget is proved if the sample
+        # would then rarely have as few disagreements as `in_sample`.
+        total = in_sample + budget + 1
+        probability = at_most(in_sample, total, rate)
+        return probability <= level
 
     # Double the number until it's too large, then bisect.
     too_many = 1
@@ -383,13 +389,14 @@ def max_sampled_disagreements(budget: int, rate: float, level: float) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def max_unsampled_disagreements(disagreements: int, rate: float, level: float) -> int:
-    """Compute an upper bound for the disagreements outside a sample that contains `disagreements`.
+    """Compute an upper bound for the number of disagreements outside a sample.
 
-    `rate` is the sampling rate. There are more with a probability of at most `level`.
+    `disagreements` is the number in the sample, and `rate` is the sampling rate. The bound is too low with a
+    probability of at most `level`.
     """
-    # Raise the bound until so many disagreements in the sample still prove it.
+    # Raise the bound while the sample has too many disagreements to prove it.
     outside = 0
-    while max_sampled_disagreements(outside, rate, level) < disagreements:
+    while disagreements > max_sampled_disagreements(outside, rate, level):
         outside += 1
     return outside
 
@@ -398,18 +405,18 @@ def max_unsampled_disagreements(disagreements: int, rate: float, level: float) -
 def choose_rate(budget: int, level: float) -> float:
     """Choose the sampling rate at which the strong judge will probably need to judge the fewest rows.
 
-    The choice doesn't depend on any of the strong judge's verdicts, because that would invalidate the test.
+    The strong judge's verdicts mustn't influence the rate, because the sample would then prove nothing.
     """
 
     def estimate_gain(rate: float) -> float:
-        """Estimate the number of rows that the strong judge is spared, on a scale only for comparison."""
+        """Estimate how many rows the strong judge is spared, up to a constant factor."""
         allowed = max_sampled_disagreements(budget, rate, level)
         if allowed < 0:
             return 0.0
-        # Rows become final until the sample has one disagreement too many, so at the end, the number expected
-        # in the sample is between `allowed` and `allowed` + 1.
+        # Rows become final until the sample has one disagreement more than `allowed`, so add a half.
         sampled_disagreements = allowed + 0.5
         total_disagreements = sampled_disagreements / rate
+        # The least sure rows come last, so each further disagreement decides fewer rows.
         decided_rows = math.pow(total_disagreements, _DECIDED_ROWS_EXPONENT)
         spared_fraction = 1 - rate  # the strong judge judges the sampled rows anyway
         return spared_fraction * decided_rows
@@ -514,15 +521,18 @@ def _make_first_opinion(
     """
     if evidence.outcome is None or evidence.margin is None:
         return None
-    is_from_whole_jury = not evidence.is_divided
-    is_explained = evidence.gives_reasons or evidence.outcome != "improve"
-    can_be_final = is_from_whole_jury and evidence.sees_whole_text and is_explained
-    if not can_be_final:
+    if evidence.is_divided or not evidence.sees_whole_text:
         return None
-    draw = rng.random()
-    tie = rng.random()
+    # An improve needs reasons, because they say what to improve.
+    lacks_reasons = evidence.outcome == "improve" and not evidence.gives_reasons
+    if lacks_reasons:
+        return None
     return FirstOpinion(
-        row, evidence.outcome, sureness=evidence.margin, sampling_draw=draw, tie_breaker=tie
+        row,
+        evidence.outcome,
+        sureness=evidence.margin,
+        sampling_draw=rng.random(),
+        tie_breaker=rng.random(),
     )
 
 

@@ -105,9 +105,6 @@ class _ChainTest(NamedTuple):
     tested_gate_count: int
 
 
-_NO_TEST = _ChainTest(widest_gate=None, refused_gate=None, tested_gate_count=0)
-
-
 class ChosenRules(NamedTuple):
     """The gates that hold, with the evidence for each, and the classes without one."""
 
@@ -121,8 +118,8 @@ def choose_rules(
 ) -> ChosenRules:
     """Choose the widest gates that keep the promise. A gate lets a tier's sure opinions become final.
 
-    `tiers` are the panel's tiers in order. A chain is a series of gates that include each other, such as
-    those for a tier's acceptances.
+    `tiers` are the panel's tiers in order. A chain is a series of gates for the same kind of opinions, such
+    as a tier's acceptances. Each gate includes all opinions that the previous one includes.
     """
     chains = _group_by_chain(samples, tiers, promise.reference)
     doubt = 1 - promise.confidence  # the probability of error that all tests share
@@ -130,22 +127,24 @@ def choose_rules(
 
     gates: list[CalibratedRule] = []
     refused = []
-    steps: dict[Chain, int] = {}  # how many of a chain's gates were tested
+    tested_gate_counts: dict[Chain, int] = {}
+    # Earlier tiers come first, because their gates decide which samples are left for later tiers.
     for chain, members in chains.items():
-        if chain in testable:
-            # The chains share the doubt equally. The previous tier's results decide which samples get here,
-            # so a chain's part is divided among all results that there could have been.
-            level = doubt / len(testable) / _count_possible_results(chain, tiers, steps)
+        if chain not in testable:
+            level = doubt / (len(testable) + 1)  # as if this chain were tested, too
+            refusal = _refuse_untested(chain, members, level, promise)
+        else:
+            # The chains share the doubt equally. A later tier's samples depend on the previous tier's result,
+            # so the chain's share must be enough for each result that was possible.
+            share = doubt / len(testable)
+            level = share / _count_possible_results(chain, tiers, tested_gate_counts)
             earlier_tiers = tiers[: tiers.index(chain.tier)]
             open_samples = _select_open(members, earlier_tiers, gates)
             test = _test_chain(chain, open_samples, level, promise)
-            steps[chain] = test.tested_gate_count
+            tested_gate_counts[chain] = test.tested_gate_count
             if test.widest_gate is not None:
                 gates.append(test.widest_gate)
             refusal = _choose_refusal(chain, open_samples, level, promise, test)
-        else:
-            level = doubt / (len(testable) + 1)  # as if this chain were tested, too
-            refusal = _refuse_untested(chain, members, level, promise)
         if refusal is not None:
             refused.append(refusal)
 
@@ -157,12 +156,12 @@ def choose_rules(
 def _refuse_untested(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise
 ) -> RefusedRule | None:
-    """Build the refusal for a chain that has too few labels. It contains how many more are needed.
+    """Build the refusal for a chain with too few labels to be tested. It says how many more are needed.
 
-    Returns None if there's nothing to refuse, because a gate would hold at this level.
+    Returns None if a gate would hold after all, at this level.
     """
     if chain.is_by_leaning:
-        return _choose_refusal(chain, members, level, promise, test=_NO_TEST)
+        return _find_widest_refusal(chain, members, level, promise)
 
     # Try the gate that includes all opinions, because it has the most labels.
     least_margin = min(chain.margin(member) for member in members)
@@ -191,22 +190,23 @@ def _test_chain(
 def _choose_refusal(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise, test: _ChainTest
 ) -> RefusedRule | None:
-    """Choose the refused gate to report: the first one that fails, if any does.
+    """Choose the refused gate to report: the first one that failed the test. Returns None if none did.
 
-    If no gate of a decision model's chain holds, it's the gate that `_find_widest_refusal` finds.
+    For decision models, a gate with opinions that lean to the other outcome isn't reported.
     """
+    first_refused = test.refused_gate
     if not chain.is_by_leaning:
-        return test.refused_gate
-    if test.widest_gate is None:
-        return _find_widest_refusal(chain, members, level, promise)
-    if test.refused_gate is None:
-        return None
+        return first_refused
 
-    # The chain also contains opinions that lean to the other outcome, with leanings below 0. These are no
-    # opinions for this outcome, so a refused gate that includes them isn't reported.
-    leaning = test.refused_gate.leaning or 0.0
-    is_on_side = leaning >= 0
-    return test.refused_gate if is_on_side else None
+    no_gate_holds = test.widest_gate is None
+    if no_gate_holds:
+        return _find_widest_refusal(chain, members, level, promise)
+
+    if first_refused is None:
+        return None
+    # Opinions that lean to the other outcome have leanings below 0.
+    includes_other_side = (first_refused.leaning or 0.0) < 0
+    return None if includes_other_side else first_refused
 
 
 def _find_widest_refusal(
@@ -266,30 +266,31 @@ def _find_testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]
     """
     largest_first = sorted(chains, key=lambda chain: len(chains[chain]), reverse=True)
     testable_count = 0
-    for count, smallest_chain in enumerate(largest_first, 1):
+    for count in range(1, len(largest_first) + 1):
+        # Try the `count` largest chains. If the smallest of them has enough labels, all of them do.
+        smallest_chain = largest_first[count - 1]
         least_labels = _count_labels_for_promise(promise, level=doubt / count)
         if least_labels is None:
             continue
-        # If the smallest of these chains has enough labels, all of them do.
         if len(chains[smallest_chain]) >= least_labels:
             testable_count = count
     return set(largest_first[:testable_count])
 
 
 def _count_possible_results(
-    chain: Chain, tiers: Sequence[TierName], steps: Mapping[Chain, int]
+    chain: Chain, tiers: Sequence[TierName], tested_gate_counts: Mapping[Chain, int]
 ) -> int:
-    """Count the possible results of the previous tier's tests, which decide what samples are in this chain.
+    """Count the possible results of the previous tier's tests. They decide which samples are in this chain.
 
-    `steps` contains the number of gates that were tested in each chain. Without a previous tier, the count
-    is 1.
+    `tested_gate_counts` contains the number of gates that were tested in each chain. Without a previous tier,
+    the count is 1.
     """
     if chain.preceding_outcome is None:
         return 1
 
     previous_tier = tiers[tiers.index(chain.tier) - 1]
     results = 1  # one possible result is that no gate holds
-    for tested_chain, gate_count in steps.items():
+    for tested_chain, gate_count in tested_gate_counts.items():
         is_of_previous_tier = tested_chain.tier == previous_tier
         has_previous_outcome = tested_chain.outcome == chain.preceding_outcome
         if is_of_previous_tier and has_previous_outcome:
@@ -333,15 +334,28 @@ def _group_by_chain(
     A chain is a tier's outcome after the previous tier's outcome, such as "accept" after "improve".
     """
     chains: Chains = {}
-    # The reference tier always decides, so this tier and later ones need no gates. By default, it's the last.
-    tiers_with_gates = tiers[: tiers.index(reference or tiers[-1])]
-    for tier_index, tier in enumerate(tiers_with_gates):
-        previous_tier = tiers[tier_index - 1] if tier_index else None
+    # The reference tier's opinion is always final, so gates are only needed before it. Without a reference,
+    # the last tier takes its place.
+    always_final_tier = reference or tiers[-1]
+    tiers_with_gates = tiers[: tiers.index(always_final_tier)]
+    previous_tier = None
+    for tier in tiers_with_gates:
         for sample in samples:
             for chain in _list_chains(sample, tier, previous_tier, reference):
                 chains.setdefault(chain, []).append(sample)
+        previous_tier = tier
 
-    # When comparing two texts, a gate can let the first tier's win stand against the second tier's tie.
+    _add_standing_chain(chains, samples, tiers)
+    return chains
+
+
+def _add_standing_chain(
+    chains: Chains, samples: Sequence[Sample], tiers: Sequence[TierName]
+) -> None:
+    """Add the chain for comparisons in which the first tier sees a winner, and the second one a tie.
+
+    Its gates make the first tier's winner final.
+    """
     first_tier, second_tier = tiers[:2]
     standing_chain = Chain(
         second_tier, "improve", preceding_outcome="accept", standing_tier=first_tier
@@ -349,7 +363,6 @@ def _group_by_chain(
     for sample in samples:
         if _may_win_stand(sample, first_tier, second_tier):
             chains.setdefault(standing_chain, []).append(sample)
-    return chains
 
 
 def _list_chains(
@@ -387,11 +400,12 @@ def _list_first_chains(sample: Sample, tier: TierName, outcome: Outcome) -> list
 
 def _would_go_on(sample: Sample, outcome: Outcome, previous_outcome: Outcome | None) -> bool:
     """Whether the judging would go on after a later tier's opinion if there were no gate."""
-    is_ranking = sample.wrong_tiers is not None
+    is_ranking = sample.wrong_tiers is not None  # only set for rankings
     if is_ranking:
-        return True  # a tier that would end a ranking has no margin, so it doesn't get here
-    outcomes = (previous_outcome, outcome)
-    return outcomes in (("accept", "reject"), ("reject", "accept"))
+        # Opinions that end a ranking have no margin, and those without a margin aren't in any chain.
+        return True
+    # Two opinions only need a third one if they contradict each other.
+    return {previous_outcome, outcome} == {"accept", "reject"}
 
 
 def _may_win_stand(sample: Sample, first_tier: TierName, second_tier: TierName) -> bool:
@@ -490,11 +504,12 @@ def _test_gate(
     if error_bound <= promise.rate:
         return CalibratedRule(**evidence)
 
-    error_rate = max(0.0, (errors - gains) / labels)
-    labels_needed = _count_labels_for_promise(promise, level, error_rate)
+    net_error_rate = max(0.0, (errors - gains) / labels)  # each gain makes up for an error
+    labels_needed = _count_labels_for_promise(promise, level, net_error_rate)
     if labels_needed is None:
         return RefusedRule(**evidence, why="too many errors", more=None)
-    more = max(1, labels_needed - labels)  # even if that's rounded to 0
+    # The number needed is an estimate, and can be too low. As the gate failed, it needs at least one more.
+    more = max(1, labels_needed - labels)
     return RefusedRule(**evidence, why="too few labels", more=more)
 
 
@@ -504,22 +519,25 @@ def _count_errors_and_gains(
     """Count the samples that the gate gets wrong and the reference doesn't, and the other way round."""
     errors = 0
     gains = 0
+    makes_win_final = chain.standing_tier is not None
     for member in members:
         is_reference_wrong = _is_reference_wrong(member, promise.reference)
-        # A wrong win is worse than the reference's wrong tie, so the tie doesn't excuse it.
-        is_excused = is_reference_wrong and chain.standing_tier is None
         if chain.is_wrong(member):
-            errors += 0 if is_excused else 1
+            # It's no error if the reference is wrong, too. But a wrong win that a gate makes final is worse
+            # than the reference's wrong tie, so it's always an error.
+            if makes_win_final or not is_reference_wrong:
+                errors += 1
         elif is_reference_wrong:
             gains += 1
     return errors, gains
 
 
 def _is_reference_wrong(member: Sample, reference: TierName | None) -> bool:
-    """Whether the reference tier is wrong about a sample, so that being right about it is a gain."""
+    """Whether the reference tier is wrong about a sample. A failure isn't wrong."""
     if reference is None:
         return False
     has_failed = member.outcome(reference) is None
+    # `is_wrong` compares a tie with the label, but some tiers' ties count as right in any case.
     is_right_tie = reference in member.right_tie_tiers
     if has_failed or is_right_tie:
         return False
@@ -560,7 +578,8 @@ def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> 
         return []
 
     task = ranking_task(rubric, mode)
-    # No gate is learned from a tier's answer that arose in another way than most of its answers.
+    # A tier deviates in a case if another model answered than usual, or the answer was read in another way.
+    # Such answers teach no gates.
     deviating_tiers_by_case = find_common_ways(cases).deviating_tiers_by_case
     ranked_cases = []
     for case, deviating_tiers in zip(cases, deviating_tiers_by_case, strict=True):
@@ -601,7 +620,8 @@ class Opinions(NamedTuple):
 
         task = choose_task(rubric, mode)
         rules = self.judge.settings.escalation_rules(task.name)
-        # No gate lets an answer through that arose in another way than most of the tier's answers.
+        # A tier deviates in a case if another model answered than usual, or the answer was read in another
+        # way. No gate makes such an answer final.
         deviating_tiers_by_case = find_common_ways(self.cases).deviating_tiers_by_case
         cases = []
         for case, deviating_tiers in zip(self.cases, deviating_tiers_by_case, strict=True):
@@ -634,7 +654,7 @@ def learn(
     made: datetime,
     digest: str,
 ) -> Calibration:
-    """Learn from labelled cases what can be promised. `digest` is the hash of their labels.
+    """Learn gates that keep a promise from labelled cases. `digest` is the hash of the labels.
 
     Raises `InputError` if the cases don't match the rubric or each other, or if there are too few tiers.
     """
@@ -654,7 +674,7 @@ def learn(
 
     learned = Calibration(
         schema=calibration.SCHEMA,
-        id="",  # replaced below by a hash of the rest
+        id="",  # set below, because it contains a hash of the rest
         made=made,
         rubric=RubricRef(id=rubric.rubric, version=rubric.version, sha256=loaded.sha256),
         mode=mode,
@@ -671,17 +691,22 @@ def learn(
         labels_sha256=digest,
         **_describe_choice(choice, cases, tiers),
     )
-    return learned.model_copy(update={"id": f"{rubric.rubric}-{mode}-{_hash_contents(learned)}"})
+    calibration_id = f"{rubric.rubric}-{mode}-{_hash_contents(learned)}"
+    return learned.model_copy(update={"id": calibration_id})
 
 
 def _list_tiers(models: Mapping[TierName, str], promise: Promise) -> tuple[TierName, ...]:
-    """List the tiers that have models, in order. Raises `InputError` if there are too few to learn from."""
+    """List the tiers that have models, in order.
+
+    Raises `InputError` if there's only one, or if the promise's reference tier has no models.
+    """
     tiers = tuple(tier for tier in TIERS if tier in models)
-    lacks_reference = promise.reference is not None and promise.reference not in tiers
-    if len(tiers) < 2 or lacks_reference:  # noqa: PLR2004 - a gate only saves calls to the next tier
-        problem = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
-        raise InputError(f"{problem}; a calibration needs a next tier")
-    return tiers
+    has_next_tier = len(tiers) >= 2  # noqa: PLR2004 - a gate only saves calls to the next tier
+    has_reference = promise.reference is None or promise.reference in tiers
+    if has_next_tier and has_reference:
+        return tiers
+    problem = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
+    raise InputError(f"{problem}; a calibration needs a next tier")
 
 
 def _complete_names(
@@ -701,7 +726,9 @@ def _describe_choice(
 ) -> dict[str, Any]:
     """Describe the chosen rules and their effect on the cases, as fields of a calibration."""
     saved = None
-    if choice.likelihoods:
+    # Only decision models have likelihoods, and savings are only reported for them.
+    has_decision_models = bool(choice.likelihoods)
+    if has_decision_models:
         saved = _estimate_saved_per_hundred(cases, choice.with_gates, tiers)
     return {
         "gates": choice.rules.gates,
@@ -730,12 +757,12 @@ def _choose_for_samples(
     promise: Promise,
     default_rules: EscalationRules,
 ) -> _Choice:
-    """Choose rules for samples, and replay the samples with and without these rules."""
-    rules = choose_rules(labelled, tiers, promise)
-    gated_rules = replace(default_rules, finality=rules.finality)
-    with_gates = [walk(sample, gated_rules) for sample in labelled]
+    """Choose gates for labelled samples, and replay the samples with and without them."""
+    chosen = choose_rules(labelled, tiers, promise)
+    rules_with_gates = replace(default_rules, finality=chosen.finality)
+    with_gates = [walk(sample, rules_with_gates) for sample in labelled]
     without_gates = [walk(sample, default_rules) for sample in labelled]
-    return _Choice(rules, with_gates, without_gates, likelihoods=_learn_likelihoods(labelled))
+    return _Choice(chosen, with_gates, without_gates, likelihoods=_learn_likelihoods(labelled))
 
 
 def _count_deviating(
@@ -776,26 +803,32 @@ def _build_default_rules(
 
 def _list_deciding_tiers(readings: calibration.Readings) -> list[TierName]:
     """List the tiers that have only decision models."""
-    deciding = []
+    deciding_tiers = []
     for tier in TIERS:
-        sources = readings.get(tier, {}).values()
-        only_decisions = all(source == "decided" for source in sources)
-        if sources and only_decisions:
-            deciding.append(tier)
-    return deciding
+        tier_readings = readings.get(tier, {}).values()
+        has_models = bool(tier_readings)
+        has_only_decision_models = all(reading == "decided" for reading in tier_readings)
+        if has_models and has_only_decision_models:
+            deciding_tiers.append(tier)
+    return deciding_tiers
 
 
 def _learn_likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.Likelihood]:
-    """Learn a curve from leaning to the probability of acceptance, for each tier with a decision model."""
+    """Learn how likely an acceptance is at each leaning of a tier's decision model.
+
+    A leaning is how far the model's opinion is on the side of acceptance. Tiers without a decision model, or
+    with too few labels, are omitted.
+    """
     likelihoods = {}
     for tier in TIERS:
-        labelled = []
+        leanings_and_acceptances = []
         for sample in samples:
             if tier in sample.leanings:
-                labelled.append((sample.leanings[tier], sample.label == "accept"))
-        curve = learn_likelihood(labelled)
-        if curve is not None:
-            likelihoods[tier] = curve
+                is_accepted = sample.label == "accept"
+                leanings_and_acceptances.append((sample.leanings[tier], is_accepted))
+        likelihood = learn_likelihood(leanings_and_acceptances)
+        if likelihood is not None:
+            likelihoods[tier] = likelihood
     return likelihoods
 
 

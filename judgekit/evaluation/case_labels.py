@@ -22,14 +22,17 @@ if TYPE_CHECKING:
 def with_understood_labels(
     cases: Sequence[Case], rubric: Rubric | None, mode: ModeName, left_out: LeftOut
 ) -> list[Case]:
-    """Return the cases whose label is understood, with each label replaced by its meaning.
+    """Translate the cases' labels to winners, scores or outcomes.
 
-    All other cases are omitted, and counted in `left_out`. Raises `InputError` if no case remains.
+    Cases without a label that's understood are omitted, and counted in `left_out`. Raises `InputError` if all
+    cases would be omitted.
     """
     labelled = _select_labelled(cases, mode, left_out)
     understood = _translate_labels(labelled, rubric, mode, left_out)
-    if understood or not cases:
+    are_all_omitted = bool(cases) and not understood
+    if not are_all_omitted:
         return understood
+
     if labelled:
         raise labelled[0].label_error()
     raise cases[0].wrong(f"label: expected a label in some case; left out: {left_out.describe()}")
@@ -79,25 +82,26 @@ class _Meanings(NamedTuple):
     @classmethod
     def of(cls, cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> _Meanings:
         """Find the meanings of all cases' labels. Raises `UsageError` if the labels are ambiguous."""
-        # Count the labels that are outcomes, and those that name the better text. The same label, such as 1,
-        # can mean either.
+        # A label's meaning depends on how often other labels occur. Count outcomes and winners separately,
+        # because a label such as 1 can be either.
         outcome_counts = Counter[str]()
         winner_counts = Counter[str]()
-        text_count = MIN_TEXTS
+        most_texts = MIN_TEXTS
         for case in cases:
             label = case.right(mode)
             if isinstance(label, list):  # candidate ids, which need no meaning
                 continue
+            key = labels.key_of(label)
             if choose_task(rubric, mode, case).label_kind == "winner":
-                winner_counts[labels.key_of(label)] += 1
-                text_count = max(text_count, len(case.subjects))
+                winner_counts[key] += 1
+                most_texts = max(most_texts, len(case.subjects))
             else:
-                outcome_counts[labels.key_of(label)] += 1
+                outcome_counts[key] += 1
 
         return cls(
-            labels.are_scores(outcome_counts),
-            labels.read_outcomes(outcome_counts),
-            labels.read_winners(winner_counts, text_count),
+            are_scores=labels.are_scores(outcome_counts),
+            outcomes=labels.read_outcomes(outcome_counts),
+            winners=labels.read_winners(winner_counts, most_texts),
         )
 
     def translate(self, case: Case, rubric: Rubric, mode: ModeName) -> Label | float | None:

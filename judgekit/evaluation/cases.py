@@ -62,7 +62,7 @@ _ANSWER_FIELDS = (
     "failure",
 )
 # Failures of a model that did answer.
-_ANSWERED_FAILURES = (
+_FAILURES_WITH_ANSWER = (
     "invalid_reply",
     "refusal",
     "truncated",
@@ -123,11 +123,11 @@ class Recorded(Strict):
 
     @property
     def unanswered(self) -> str | None:
-        """The failure if no model answered. None if any model did, even if its answer is unreadable."""
+        """The first model's failure, or None if any model answered. Unreadable answers count, too."""
         for juror in self.jurors:
-            has_readable_answer = not juror.failure
-            has_unreadable_answer = juror.failure in _ANSWERED_FAILURES
-            if has_readable_answer or has_unreadable_answer:
+            is_readable = not juror.failure
+            is_unreadable = juror.failure in _FAILURES_WITH_ANSWER
+            if is_readable or is_unreadable:
                 return None
         return self.jurors[0].failure
 
@@ -159,7 +159,9 @@ class Case(Strict):
     @classmethod
     def _convert_number(cls, value: object) -> object:
         """Accept a number as an id, and convert it to text."""
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number:
+            # `id_of` converts 17.0 to 17.
             return str(labels.id_of(value))
         return value
 
@@ -274,12 +276,15 @@ def _describe_problem(line: str, error: ValidationError) -> str:
     """Describe why a line is invalid. If it's because of the label, list the allowed labels."""
     problem = problem_in(line, error)
     is_in_label = problem.location[:1] == ("label",)
-    is_unexpected_value = problem.text.startswith("expected")
-    if is_in_label and is_unexpected_value:
-        expected = _guess_allowed_labels(line)
-        label = json.dumps(json.loads(line)["label"], ensure_ascii=False)
-        return f"{problem.key} must be {expected}; got {short_line(label, _MAX_LABEL_CHARS)}"
-    return str(problem)
+    # Only messages about a wrong value start like this, not those about a missing or unknown key.
+    is_wrong_value = problem.text.startswith("expected")
+    if not (is_in_label and is_wrong_value):
+        return str(problem)
+
+    allowed_labels = _guess_allowed_labels(line)
+    # The line is valid JSON, because otherwise the problem wouldn't be in its label.
+    label = json.dumps(json.loads(line)["label"], ensure_ascii=False)
+    return f"{problem.key} must be {allowed_labels}; got {short_line(label, _MAX_LABEL_CHARS)}"
 
 
 def _guess_allowed_labels(line: str) -> str:

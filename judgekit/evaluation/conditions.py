@@ -148,17 +148,20 @@ def parse_condition(text: str, task: Literal["judge", "compare"], option: str) -
     if match is None:
         raise UsageError(f"{option}: {_describe_form(task)}; got {text!r}")
 
-    word, limit = match[1], match[3]
+    word = match[1]
     operator = cast("Operator", match[2])
+    right_side = match[3]  # a share, or the letter of another text
     _check_word(word, task, option)
 
-    compares_shares = task == "compare" and limit in LETTERS  # as in `A > B`
-    if not compares_shares:
-        return Condition(word, operator, read_share(limit, option))
-    names_two_texts = word in LETTERS and word != limit
+    compares_with_text = task == "compare" and right_side in LETTERS
+    if not compares_with_text:
+        return Condition(word, operator, read_share(right_side, option))
+
+    names_two_texts = word in LETTERS and word != right_side
     if not names_two_texts:
         raise UsageError(f"{option}: expected two texts, such as A > B; got {text!r}")
-    return Condition(word, operator, Fraction(0), other_word=limit)
+    # `A > B` means that A's share minus B's share is above 0.
+    return Condition(word, operator, Fraction(0), other_word=right_side)
 
 
 def _describe_form(task: Literal["judge", "compare"]) -> str:

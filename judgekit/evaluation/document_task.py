@@ -100,13 +100,15 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return {"scores": opinion.scores, "read": score_source(turn.endpoint, opinion)}
 
     def evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
-        """Convert a recorded opinion to evidence about the document, as live judging would."""
+        """Convert a recorded opinion to the same evidence that live judging would give."""
+        has_only_decision_models = gives_decisions(recorded)
+        saw_whole_text = not recorded.cut
         evidence = read_document(
             self._read_opinion(case, recorded),
             self.rubric,
             self.mode,
-            decides=gives_decisions(recorded),
-            sees_all=not recorded.cut,
+            decides=has_only_decision_models,
+            sees_all=saw_whole_text,
         )
         return {WHOLE_CASE_KEY: evidence}
 
@@ -218,25 +220,27 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return Recorded(calls=calls, scores=scores)
 
     def compare_with_label(self, case: Case, record: Verdict) -> Iterator[Tried]:
-        """Yield the judge's verdict with the case's label."""
+        """Yield the judge's verdict with the case's label. A document has only one verdict."""
+        reason_for_doubt = record.degraded
         yield Tried(
             case.id,
             self.mode,
             self.label_word(case),
             said=record.verdict,
             scores=record.scores,
-            why=record.degraded or record.reasoning,
+            why=reason_for_doubt or record.reasoning,
         )
 
 
 def read_text(case: Case, inputs: NamedInputs | None) -> str:
-    """Return a case's text. If there's none, return the content of the file at its path.
+    """Return a case's text, or else the content of the file at its path.
 
-    Raises `InputError`.
+    Raises `InputError` if the case has neither, or if the file can't be read.
     """
     if case.text is not None:
         return case.text
     if case.path is None or inputs is None:
+        # A case with recorded answers would need no text.
         raise case.wrong("expected text, a path, or what judges said")
     try:
         return inputs.read(case.path)

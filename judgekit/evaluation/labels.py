@@ -94,10 +94,13 @@ _OUTCOME_BY_BINARY_DIGIT = {"0": "reject", "1": "accept"}
 
 def id_of(value: object) -> str | int | None:
     """Read an id from a cell: a number, or text of up to `MAX_ID_CHARS`. Returns None otherwise."""
-    if isinstance(value, bool) or is_no_label(value):
+    if isinstance(value, bool):
         return None
-    if isinstance(value, float) and math.isfinite(value):
-        return _read_float_id(value)
+    is_blank = is_no_label(value)
+    if is_blank:
+        return None
+    if isinstance(value, float):
+        return _read_float_id(value) if math.isfinite(value) else None
     if not isinstance(value, str | int):
         return None
     is_too_long = len(str(value)) > MAX_ID_CHARS
@@ -105,7 +108,7 @@ def id_of(value: object) -> str | int | None:
 
 
 def _read_float_id(number: float) -> str | int:
-    """Convert an id such as 17.0 to 17. A number that isn't whole or isn't exact becomes text."""
+    """Convert an id such as 17.0 to 17. A fraction, or a number too large to be exact, becomes text."""
     # If any row lacks an id, pandas converts the other rows' ids to floats, so undo that.
     is_exact = abs(number) < _MAX_EXACT_FLOAT
     if number.is_integer() and is_exact:
@@ -209,10 +212,12 @@ def read_winners(counts: Mapping[str, int], text_count: int = MIN_TEXTS) -> dict
 
 
 def _read_words(words: Iterable[str]) -> dict[str, str]:
-    """Map labels that are words or letters to a text's letter or "tie". Omits those without a meaning."""
+    """Map labels that aren't numbers to a text's letter or "tie". Omits labels that aren't understood."""
     letter_by_word = {}
     for word in words:
-        if word == BLANK_LABEL_KEY or word.startswith(NOT_UNDERSTOOD_PREFIX):
+        # A label gets the prefix if its own row shows that it names none of the texts.
+        names_no_text = word.startswith(NOT_UNDERSTOOD_PREFIX)
+        if word == BLANK_LABEL_KEY or names_no_text:
             continue
         letter = winner_of(word)
         if letter:
@@ -388,15 +393,15 @@ def is_no_label(value: object) -> bool:
 
 
 def are_scores(counts: Mapping[str, int]) -> bool:
-    """Whether labels are scores: mostly numbers, and not only 0 and 1.
+    """Whether labels are scores: more numbers than outcome words, and not only 0 and 1.
 
-    `counts` contains the labels by key.
+    `counts` contains how often each label's key occurs.
     """
-    numbers = [key for key in counts if number_of(key) is not None]
-    are_all_digits = all(key in _OUTCOME_BY_BINARY_DIGIT for key in numbers)
-    if are_all_digits:
+    numeric_keys = [key for key in counts if number_of(key) is not None]
+    are_only_zero_and_one = all(key in _OUTCOME_BY_BINARY_DIGIT for key in numeric_keys)
+    if are_only_zero_and_one:
         return False
-    number_count = sum(counts[key] for key in numbers)
+    number_count = sum(counts[key] for key in numeric_keys)
     word_count = sum(count for key, count in counts.items() if _read_outcome_word(key))
     return number_count > word_count
 
@@ -425,8 +430,10 @@ def winner_of(
     """Find the winner that a label names: a text's letter, "tie", or None if the label isn't understood.
 
     There are up to `text_count` texts. A label can be a name, a number from 1 (or 0 for a tie), or an order
-    such as `A>B`, `B >> A` or `A=B`. `named` maps further names to letters, such as columns or authors.
+    such as `A>B`, `B >> A` or `A=B`. `named` maps further names to letters, such as columns or authors, or
+    to None if several texts share the name.
     """
+    # In Python, a boolean is also an `int`, but it names no text.
     if isinstance(value, bool):
         return None
     if not isinstance(value, int | float | str):
@@ -442,12 +449,14 @@ def winner_of(
         return letter_by_name[name]
 
     names_and_signs = _ORDER_SIGN_PATTERN.split(text)  # such as ["A", ">", "B"]
-    if len(names_and_signs) == 1:
+    names = names_and_signs[::2]
+    signs = names_and_signs[1::2]
+    if not signs:
         return _find_letter_of_side(text, text_count)
-    letters = _read_ordered_names(names_and_signs[::2], letter_by_name, text_count)
+    letters = _read_ordered_names(names, letter_by_name, text_count)
     if letters is None:
         return None
-    return _find_first_in_order(letters, signs=names_and_signs[1::2])
+    return _find_first_in_order(letters, signs)
 
 
 def _find_letter_of_number(number: float, text_count: int) -> str | None:
@@ -463,12 +472,14 @@ def _find_letter_of_number(number: float, text_count: int) -> str | None:
 def _find_letter_of_side(text: str, text_count: int) -> str | None:
     """Return the letter for a label such as "B", "model 2" or "B is better".
 
-    Returns None if it isn't valid.
+    Returns None if the label isn't understood, or if there's no such text.
     """
-    # `plain` removes a minus, which would make 1 of -1.
-    is_negative_number = text.strip().startswith("-")
+    # `plain` removes the minus of -1, so check for it first.
+    is_negative = text.strip().startswith("-")
+    if is_negative:
+        return None
     match = _SIDE_PATTERN.fullmatch(plain(text))
-    if is_negative_number or match is None:
+    if match is None:
         return None
 
     side = match[1]
@@ -476,7 +487,8 @@ def _find_letter_of_side(text: str, text_count: int) -> str | None:
         index = int(side) - 1
     else:
         index = LETTERS.index(side.upper())
-    return LETTERS[index] if 0 <= index < text_count else None
+    does_text_exist = 0 <= index < text_count
+    return LETTERS[index] if does_text_exist else None
 
 
 def _read_ordered_names(
@@ -579,7 +591,7 @@ class LeftOut:
 
 
 def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
-    """Count the labels that agree with their row's verdict, all labels compared, and the labels left out.
+    """Count the labels that agree with their verdict, and all labels compared. Also returns those left out.
 
     `pairs` contains the number of rows with each label key (see `key_of`) and verdict. Raises `UsageError` if
     the labels are ambiguous.
@@ -590,8 +602,9 @@ def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
         counts[key] += count
         verdicts.add(verdict)
     meaning_by_key = _read_labels(counts, verdicts)
-    agreed, decided = _count_agreed(_count_by_meaning(pairs, meaning_by_key))
-    return agreed, decided, _count_left_out(counts, meaning_by_key)
+    agreed, compared_count = _count_agreed(_count_by_meaning(pairs, meaning_by_key))
+    left_out = _count_left_out(counts, meaning_by_key)
+    return agreed, compared_count, left_out
 
 
 def _read_labels(counts: Mapping[str, int], verdicts: set[str]) -> dict[str, str]:
@@ -637,5 +650,7 @@ def _count_left_out(counts: Counter[str], meaning_by_key: Mapping[str, str]) -> 
     for key, count in counts.items():
         if key == BLANK_LABEL_KEY or key in meaning_by_key:
             continue
-        left_out.add_unknown(key.removeprefix(NOT_UNDERSTOOD_PREFIX), count)
+        # The prefix only marks labels that name none of their row's texts.
+        label = key.removeprefix(NOT_UNDERSTOOD_PREFIX)
+        left_out.add_unknown(label, count)
     return left_out

@@ -17,7 +17,7 @@ from judgekit.evaluation.page import (
     page,
     shares,
 )
-from judgekit.evaluation.row_views import Column, RowList, filled, scores_text, shown_text
+from judgekit.evaluation.row_views import Column, RowList, drop_empty, scores_text, shown_text
 from judgekit.ledger import kpi
 from judgekit.ledger.rates import Interval
 from judgekit.text import counted, short_line
@@ -139,10 +139,11 @@ def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
     An item is a case, or a candidate of a case.
     """
     rows = RowList(_list_columns(report.judges))
+    # The outcomes are only about original cases, not about variants such as reruns.
     case_by_id = {case.id: case for case in cases if case.variant == "original"}
     for outcome in report.outcomes:
         case, candidate = _find_case(outcome.id, case_by_id)
-        view = filled(
+        view = drop_empty(
             id=shown_text(outcome.id),
             label=format_cell(outcome.label),
             texts=_list_texts(case, candidate),
@@ -167,7 +168,8 @@ def _list_columns(judges: Sequence[JudgeReport]) -> list[Column]:
 
 
 def _find_case(item_id: str, case_by_id: Mapping[str, Case]) -> tuple[Case | None, str | None]:
-    """Find an item's case, and its candidate if the id is such as CASE/CANDIDATE."""
+    """Find an item's case and candidate. Only an item with an id such as CASE/CANDIDATE has a candidate."""
+    # Try the entire id first, because a case's own id can contain a slash.
     if item_id in case_by_id:
         return case_by_id[item_id], None
     case_id, _, candidate = item_id.partition("/")
@@ -175,12 +177,14 @@ def _find_case(item_id: str, case_by_id: Mapping[str, Case]) -> tuple[Case | Non
 
 
 def _list_texts(case: Case | None, candidate: str | None) -> list[list[Any]]:
-    """List a case's headings, each with its text. Returns [] if the case isn't known."""
+    """List a case's texts, each with its heading. Returns [] if the case isn't known."""
     if case is None:
         return []
     named_texts = []
     for name, text in case.texts(candidate).items():
-        named_texts.append([name, [shown_text(text)]])
+        # The page expects a text in segments, every other one a quote. Here, nothing is quoted.
+        segments = [shown_text(text)]
+        named_texts.append([name, segments])
     return named_texts
 
 
@@ -198,7 +202,7 @@ def _describe_answer(outcome: Outcome, judge: JudgeReport, case: Case | None) ->
     if answer is None:
         error = recorded.failure or "unreadable"
     scores = scores_text(recorded.scores or {})
-    details = filled(scores=scores, error=shown_text(error))
+    details = drop_empty(scores=scores, error=shown_text(error))
     return {**view, **details}
 
 
@@ -212,11 +216,13 @@ def _build_confusion_section(judge: JudgeReport) -> Section:
 
 
 def _draw_reliability(title: str, probabilities: Probabilities) -> Chart:
-    """Draw a judge's reliability diagram: the fraction of relevant items at each confidence."""
+    """Draw a judge's reliability diagram: the fraction of items labelled "accept" at each probability."""
     points = []
     for group in probabilities.bins:
-        fraction = Interval(group.relevant, low=group.relevant, high=group.relevant)
-        points.append((group.confidence, fraction))
+        accepted_fraction = group.relevant
+        # A chart's points need an interval, but none was computed for these.
+        height = Interval(accepted_fraction, low=accepted_fraction, high=accepted_fraction)
+        points.append((group.confidence, height))
     note = f"ECE {probabilities.ece:.3f}"
     return Chart(title, points, ends=("0", "1"), diagonal=True, note=note)
 
@@ -248,6 +254,7 @@ def _map_intervals(judge: JudgeReport) -> dict[str, Interval | None]:
     if judge.scores:
         mean_error = judge.scores.mean_error
         correlation = judge.scores.spearman
+    gap_to_best = judge.behind
 
     return {
         "accuracy": judge.accuracy,
@@ -260,7 +267,7 @@ def _map_intervals(judge: JudgeReport) -> dict[str, Interval | None]:
         LIFT: lift,
         "mean error of scores": mean_error,
         "Spearman's correlation": correlation,
-        GAP: judge.behind,
+        GAP: gap_to_best,
     }
 
 
@@ -276,8 +283,9 @@ def judges_table(report: JudgingReport) -> Table:
 
 def _build_judge_row(judge: JudgeReport, intervals: Sequence[Interval | None]) -> Row:
     """Build a judge's row, with None for a figure that it lacks."""
-    is_model_in_title = judge.model == judge.judge
-    name = Cell(judge.title, below="" if is_model_in_title else judge.model)
+    # A judge that's named after its model already shows the model in its title.
+    is_named_after_model = judge.judge == judge.model
+    name = Cell(judge.title, below="" if is_named_after_model else judge.model)
     cells = []
     for interval in intervals:
         cells.append(Cell(interval.text, share=interval.value) if interval else None)

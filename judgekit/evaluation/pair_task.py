@@ -94,9 +94,9 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         return _PAIR_WORDS
 
     def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
-        """Yield the pair as a sample. Its label says if the text that the tiers prefer is really better.
+        """Yield the pair as a sample. Its label says if the tiers' favourite really is better.
 
-        The opinions of `deviating_tiers` have no margins, so that no gate is learned from them.
+        The opinions of `deviating_tiers` get no margins, so that no gate is learned from them.
         """
         votes = {}
         for tier, answer in answers_by_tier(case).items():
@@ -104,8 +104,8 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         evidence = read_pair(votes, cut=find_cut_tiers(case))
         favourite = jury.favourite(votes)
 
-        # In lenient mode, missing a winner is the costly error. So once a tier has seen a winner, a later tie
-        # isn't right, and a calibration may let the win stand against it.
+        # In lenient mode, missing a winner is the costly error. So a tie after another tier's win doesn't
+        # count as right, and a calibration may keep the win in spite of the tie.
         is_lenient = self.mode == "lenient"
         yield Sample(
             id=case.id,

@@ -97,10 +97,11 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         points = {}
         sources = set()
         for letter, opinion in opinions.items():
+            # A record lists each text's means, in case there are several calls. This is one call.
             points[letter] = [self.rubric.mean(opinion.scores)]
             sources.add(score_source(turn.endpoint, opinion))
 
-        # If only some texts' scores were read from probabilities, the answer as a whole was partly read so.
+        # "partly" means that only some texts' scores were read from probabilities.
         has_one_source = len(sources) == 1
         source = sources.pop() if has_one_source else "partly"
         return {"points": points, "read": source}
@@ -113,15 +114,17 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         return calls_per_text * len(turn.call_answers)
 
     def read_answers(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
-        """Read which text is best by this answer: its letter, or a tie, or None if the answer ranks nothing.
+        """Read which text a recorded answer ranks best: its letter, `TIE`, or None if it ranks nothing.
 
         The only key is `WHOLE_CASE_KEY`.
         """
         points = read_points(case, recorded)
+        # Rank the answer by itself, as if it came from a first tier. Any tier's name would do.
+        tier: TierName = "quick"
         # With `asked=1`, there's no quorum: the answer counts even if few jurors gave scores.
-        ranked = rank([], "quick", case.letters, points, asked=1)
+        ranked = rank([], tier, case.letters, points, asked=1)
         evidence = read_ranking([ranked], margins={})
-        standing = evidence["quick"].standing
+        standing = evidence[tier].standing
 
         if standing is None:
             return {WHOLE_CASE_KEY: None}
@@ -184,9 +187,8 @@ def ranking_rules(
         models_by_tier[tier] = {voter.model for voter in means}
 
     return EscalationRules(
-        outcome_to_confirm="accept"
-        if mode == "strict"
-        else "reject",  # required, but not used for rankings
+        # Rankings don't use this, but the field is required. It's the usual value for the mode.
+        outcome_to_confirm="accept" if mode == "strict" else "reject",
         tiers=tuple(scores_by_tier),
         task="ranking",
         mode=mode,
@@ -221,15 +223,16 @@ def walk_ranking(
             scores,
             asked=len(rules.models[tier]),
             is_cut=tier in cut,
-            # Gates are learned from usual answers, so the lead of a deviating tier gets none.
+            # A deviating tier doesn't answer as usual, so no gate may use its lead.
             is_known=tier not in deviating_tiers,
         )
         ranked_tiers.append(ranked)
 
         calls = count_calls(scores, step.letters)
         evidence = read_ranking(ranked_tiers, margins)
-        step = decide(evidence, rules)
-        turns.append(Turn(calls, ranked, evidence[tier], step))
+        next_step = decide(evidence, rules)
+        turns.append(Turn(calls, ranked, evidence[tier], next_step))
+        step = next_step
     return turns
 
 
@@ -274,30 +277,35 @@ class RankedCase(NamedTuple):
         )
 
     def sample(self) -> Sample:
-        """Build a sample to learn gates from, with the opinion that each tier has if there are no gates."""
+        """Build a sample to learn gates from, with the tiers' opinions."""
         opinions = {}
-        ties = set()
-        wrong = set()
-        for turn in self.turns(FinalityRules()):
+        tied_tiers = set()
+        wrong_tiers = set()
+        # Replay with a calibration that has no gates. Without any, the first tier could end the ranking.
+        no_gates = FinalityRules()
+        for turn in self.turns(no_gates):
             tier = turn.ranked_tier.tier
             opinions[tier] = _read_opinion(turn)
             if self._sees_tie(turn.evidence):
-                ties.add(tier)
+                tied_tiers.add(tier)
             if not self._finds_best(turn.ranked_tier):
-                wrong.add(tier)
+                wrong_tiers.add(tier)
 
         return Sample(
             id=self.case.id,
-            label="accept",  # a placeholder: `wrong` contains the comparisons with the label
+            label="accept",  # required, but not used: `wrong_tiers` says who misses the labelled winner
             opinions=opinions,
-            right_tie_tiers=frozenset(ties),
-            wrong_tiers=frozenset(wrong),
+            right_tie_tiers=frozenset(tied_tiers),
+            wrong_tiers=frozenset(wrong_tiers),
         )
 
     def _sees_tie(self, evidence: TierEvidence) -> bool:
         """Say if a tier saw the complete texts, and none of them wins."""
         standing = evidence.standing
-        if standing is None or not evidence.sees_whole_text:
+        if standing is None:
+            return False
+        # A tie between shortened texts doesn't count, because the difference may be in the missing part.
+        if not evidence.sees_whole_text:
             return False
         return not standing.is_won(self.mode)
 
@@ -308,22 +316,24 @@ class RankedCase(NamedTuple):
 
 
 def _read_opinion(turn: Turn) -> TierEvidence:
-    """Read a tier's opinion, without its margin if no gate should be learned from it."""
+    """Read a tier's opinion. Its margin is dropped if a gate on it would change nothing."""
     ends_judging = isinstance(turn.step, End) and turn.step.tier is not None
-    if ends_judging:  # the rules end it here in any case, so a gate would change nothing
+    if ends_judging:
+        # The judging ends after this tier, whatever its margin is.
         return turn.evidence.without_margin()
     return turn.evidence
 
 
 def read_points(case: Case, recorded: Recorded) -> MeansByVoter:
-    """Read the scores of all texts, by model and the text's letter. A model that failed has no scores.
+    """Read the scores that each model gave to each text. A model that failed has no scores.
 
-    Raises `InputError` if a model that didn't fail lacks scores, or has scores for unknown letters.
+    Returns lists of scores by model, then by the text's letter. Raises `InputError` if a model that didn't
+    fail lacks scores, or has scores for unknown letters.
     """
     scores_by_voter: dict[Voter, Mapping[str, list[float]]] = {}
     for juror in recorded.jurors:
-        is_valid = juror.failure is not None or _has_valid_points(juror, case)
-        if not is_valid:
+        has_failed = juror.failure is not None
+        if not has_failed and not _has_valid_points(juror, case):
             raise case.wrong(f"expected points for {', '.join(case.letters)}, what each was given")
 
         # The same model can appear more than once in a jury, so add its scores to any earlier ones.

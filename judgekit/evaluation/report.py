@@ -180,8 +180,8 @@ def report(
 ) -> JudgingReport:
     """Report on every judge, and on each model in a jury.
 
-    If `loaded` is None, answers are choices of words. `wanted` is the answer that injected text aims for.
-    Raises `InputError` for unsuitable cases.
+    Without a rubric in `loaded`, an answer is a word that the judge chose. `wanted` is the answer that
+    injected instructions ask for, by default "accept". Raises `InputError` for unsuitable cases.
     """
     answers_by_judge = _group_answers_by_judge(cases)
     if not answers_by_judge:
@@ -189,13 +189,16 @@ def report(
             f"{name}: expected recorded answers under `judges`; name a --rubric to ask models"
         )
 
+    wanted_answer = wanted or "accept"
     items_by_judge: dict[str, list[Item]] = {}
     judges = []
     for judge, answers in answers_by_judge.items():
         items = _read_judge_items(judge, answers, loaded, mode)
         items_by_judge[judge] = items
+        # The first answer's model is shown as the judge's model.
         _, first_answer = answers[0]
-        judges.append(_report_judge(judge, first_answer.name, items, wanted or "accept"))
+        model = first_answer.name
+        judges.append(_report_judge(judge, model, items, wanted_answer))
 
     outcomes = _collect_outcomes(items_by_judge)
     variants = [case.variant for case in cases]
@@ -312,11 +315,13 @@ class _SharedAnswers(NamedTuple):
 def _find_shared_answers(
     outcomes: Iterable[Outcome], judge: str, other_judge: str
 ) -> list[_SharedAnswers]:
-    """Find the items that both judges answered. Leaves out items with a person's score as label."""
+    """Find the answers about items that both judges answered. Leaves out items that a person scored."""
     shared = []
     for outcome in outcomes:
         if not isinstance(outcome.label, str):  # a person's score
             continue
+
+        # If the label is a word, the answers are words, too.
         answer = outcome.said.get(judge)
         other_answer = outcome.said.get(other_judge)
         if answer and other_answer:
@@ -325,7 +330,10 @@ def _find_shared_answers(
 
 
 def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: str) -> JudgeReport:
-    """Build the report on a judge from its items. Items with a person's score don't count as agreement."""
+    """Build the report on a judge from its items.
+
+    Items that a person scored have no label in words, so accuracy, kappa and confusion leave them out.
+    """
     originals = [item for item in items if item.is_original]
     labelled_with_words = [item for item in originals if item.score_pair is None]
     answered = [
@@ -333,9 +341,12 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
     ]
 
     has_binary_labels = is_binary(item.label for item in labelled_with_words)
-    has_improve = any(answer == "improve" for _, answer in answered)
     pairs = compared(answered, binary=has_binary_labels)
     kappa, weighted_kappa = stats.kappas(pairs)
+
+    # With binary labels, an improve counts as a reject. The report says so if there's an improve.
+    has_improve = any(answer == "improve" for _, answer in answered)
+    counts_improve_as_reject = has_binary_labels and has_improve
 
     swapped = _pair_with_originals(items, "swapped") + _pair_answers_by_order(originals)
     repeats = _group_repeats(items)
@@ -352,8 +363,7 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
         kappa=kappa,
         weighted_kappa=weighted_kappa,
         classes=stats.measure_words(pairs),
-        # The report explains that an improve counts as a reject, so it needs an improve.
-        is_binary=has_binary_labels and has_improve,
+        is_binary=counts_improve_as_reject,
         confusion=_count_confusions(answered),
         order_flips=_measure_flips(swapped),
         rerun_flips=_measure_flips(repeated_words),
@@ -553,24 +563,28 @@ def _read_choice(case: Case, judge: str, recorded: Recorded) -> _Reading:
     Raises `InputError` if the label isn't a word, or if the judge's answer isn't a choice.
     """
     label = case.right("strict")
-    # A failed judge has chosen nothing.
-    has_choice = recorded.choice is not None or recorded.failure is not None
-    if isinstance(label, str) and has_choice:
+    # A judge that failed made no choice, but that's no mistake in the file.
+    is_choice_or_failure = recorded.choice is not None or recorded.failure is not None
+    if isinstance(label, str) and is_choice_or_failure:
         return _Reading(labels={WHOLE_CASE_KEY: label}, answers={WHOLE_CASE_KEY: recorded.choice})
     raise case.wrong(f"judges.{judge}: expected a choice; name the --rubric to read others by")
 
 
 def _read_with_task(case: Case, recorded: Recorded, task: AnyTask) -> _Reading:
-    """Read an answer as the case's task does. If a person scored the case, the label is the score."""
-    rated = task.read_ratings(case, recorded)
+    """Read an answer with the case's task. If a person scored the case, their score is the label."""
+    ratings = task.read_ratings(case, recorded)
     if case.score is None:
         answers = task.read_answers(case, recorded)
-        return _Reading(labels=task.labels(case), answers=answers, rated_scores=rated)
+        return _Reading(labels=task.labels(case), answers=answers, rated_scores=ratings)
 
-    score_pair = (case.score, task.read_score(case, recorded))
+    judge_score = task.read_score(case, recorded)
     answers = task.read_answers(case, recorded)
-    labels = {WHOLE_CASE_KEY: f"{case.score:g}"}
-    return _Reading(labels, answers, rated, score_pair)
+    return _Reading(
+        labels={WHOLE_CASE_KEY: f"{case.score:g}"},
+        answers=answers,
+        rated_scores=ratings,
+        score_pair=(case.score, judge_score),
+    )
 
 
 def _name_original(case: Case, part_name: str) -> str:
@@ -613,13 +627,14 @@ def _measure_spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread |
         return None
 
     spread_by_name = _measure_spread_by_name(repeated_groups)
-    distance = spread_by_name.pop(DISTANCE_KEY)  # reported separately, because it isn't a dimension
-    # The distances of 95 % of judgements are this close to their mean.
-    noise = round(COVERAGE_DEVIATIONS * distance.value, MARGIN_DECIMALS)
+    # The distance from acceptance is computed from the scores, so it's reported apart from them.
+    distance_spread = spread_by_name.pop(DISTANCE_KEY)
+    # If a case is judged again and again, 95 % of its distances are this close to their mean.
+    noise = round(COVERAGE_DEVIATIONS * distance_spread.value, MARGIN_DECIMALS)
     return Spread(
         cases=len(repeated_groups),
         answers=sum(len(group) for group in repeated_groups),
-        distance=distance,
+        distance=distance_spread,
         noise=noise,
         scores=spread_by_name,
     )

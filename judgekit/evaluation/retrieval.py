@@ -60,14 +60,16 @@ class SearchableCollection:
 
     def ranking(self, text: str, depth: int) -> list[str]:
         """Return the ids of the `depth` best documents, including near duplicates and weak matches."""
-        # Start with the results that a user would get. A user's search only ranks a pool of documents, so for
-        # more results, search again with a larger pool.
+        # Start with the ranking of a normal search, which only looks at a pool of documents.
         candidates = self._search_index(text, self._profile_without_floor, bm25.POOL)
         if depth > bm25.POOL:
-            more = self._search_index(text, self._profile_without_floor, depth)
-            candidates = [*candidates, *more]
-        ids = dict.fromkeys(candidate.id for candidate in unfold_alike(candidates))
-        return list(ids)[:depth]
+            # Continue with the ranking of a larger pool, which contains the first one's documents again.
+            more_candidates = self._search_index(text, self._profile_without_floor, depth)
+            candidates = [*candidates, *more_candidates]
+
+        # Of equal ids, only keep the first.
+        unique_ids = dict.fromkeys(candidate.id for candidate in unfold_alike(candidates))
+        return list(unique_ids)[:depth]
 
     def candidates(self, text: str, pool: int = bm25.POOL) -> list[Candidate]:
         """Find candidates as the product does. The prompt hook has a smaller `pool` than a search."""
@@ -77,10 +79,17 @@ class SearchableCollection:
         self.index.close()
 
     def _search_index(self, text: str, profile: Profile, pool: int) -> list[Candidate]:
-        """Search the index as `judgekit search` does or, with a small pool, as the prompt hook does."""
+        """Search the index for up to `pool` candidates.
+
+        This works like `judgekit search`. With a smaller pool than usual, it works like the prompt hook.
+        """
         self.index.profile = profile  # `bm25.match` takes the profile from the index
-        prompt = terms.shorten_prompt(text)
-        languages = terms.choose_languages(prompt, self.index.languages, self.index.rare_languages)
+
+        # `parts` shortens the text itself.
+        shortened_text = terms.shorten_prompt(text)
+        languages = terms.choose_languages(
+            shortened_text, self.index.languages, self.index.rare_languages
+        )
 
         # Only the hook asks for fewer candidates than a search.
         is_hook = pool < bm25.POOL
@@ -92,28 +101,33 @@ class SearchableCollection:
 
 
 def _create_index_in_memory(profile: Profile) -> Index:
-    """Create an empty index in memory, with this profile as its only one."""
+    """Create an empty index in memory that knows only this profile."""
     profiles = Profiles({"languages": {}, "profiles": {}})
     profiles.by_kind[profile.kind] = profile
-    index = Index(index_file.connect(":memory:"), "", profiles)
-    update.create(index.connection, "", profiles, profile.kind)
+
+    # A collection's documents aren't files in a folder.
+    folder = ""
+    index = Index(index_file.connect(":memory:"), folder, profiles)
+    update.create(index.connection, folder, profiles, profile.kind)
     return index
 
 
 def _add_document(
     writer: IndexWriter, number: int, document: CollectionDocument, profile: Profile
 ) -> None:
-    """Add a document to the index, cut into sections in the languages that its text is read in."""
-    category = next(iter(profile.categories))  # the same for all documents
+    """Cut a document into sections, and add them to the index."""
+    # A collection has no categories. If all documents have the same one, it doesn't affect their order.
+    category = next(iter(profile.categories))
     body = document.text[: profile.max_bytes]
     entry = Entry(document.id, document.title, category, body=body)
     title = encodable(entry.title).replace("\0", " ")
 
     language = update.detect_language(entry, profile)
-    languages = update.choose_reading_languages(language, profile)
-    columns, sections = update.cut_texts(entry, *languages)
+    reading_languages = update.choose_reading_languages(language, profile)
+    columns, sections = update.cut_texts(entry, *reading_languages)
 
-    row = (number, entry.id, entry.id, title, category, language, len(sections))
+    path = entry.id  # a document isn't a file, so its id takes the place of the path
+    row = (number, path, entry.id, title, category, language, len(sections))
     writer.execute(_INSERT_FILE_SQL, row)
     writer.add_text(number, columns, language, sections)
 
@@ -342,14 +356,17 @@ def measure_other_scope(seen: Sequence[Seen]) -> OtherScope | None:
     return OtherScope(prompts=len(candidates_by_prompt), **intervals(measures))
 
 
-def _measure_additions(prompts: Sequence[Sequence[Candidate]]) -> dict[str, Measure]:
-    """Measure how often the prompt hook would inject or mention a memory, given each prompt's candidates."""
+def _measure_additions(
+    candidates_by_prompt: Sequence[Sequence[Candidate]],
+) -> dict[str, Measure]:
+    """Measure for how many prompts the hook would inject a memory, and for how many it would mention one."""
     has_injection = []
     has_mention = []
-    for candidates in prompts:
+    for candidates in candidates_by_prompt:
         injected, mentioned = shown_by_hook(candidates)
         has_injection.append(bool(injected))
         has_mention.append(bool(mentioned))
+    # The report calls a mention a nudge.
     return {"injected": mean(has_injection), "nudged": mean(has_mention)}
 
 
@@ -363,32 +380,47 @@ def search(
     scoped: bool = False,
     progress: Progress = lambda _: None,
 ) -> list[Seen]:
-    """Search for each query among all documents or, if `scoped`, among those in the same scope.
+    """Search the collection for each of its queries.
 
-    If `scoped`, also search another scope, where nothing is relevant, to measure what the hook would show by
-    mistake.
+    If `scoped`, a search only covers the documents in the query's scope. A second search then covers another
+    scope, in which nothing is relevant, to measure what the hook would show by mistake.
     """
-    documents_by_scope: dict[str, list[CollectionDocument]] = {}
-    for document in collection.documents:
-        document_scope = scope(document.id) if scoped else ""
-        documents_by_scope.setdefault(document_scope, []).append(document)
-
+    documents_by_scope = _group_by_scope(collection.documents, scoped=scoped)
     seen = []
-    with ExitStack() as stack:
-        store_by_scope = {}
-        for name, documents in documents_by_scope.items():
-            store = SearchableCollection(documents, profile)
-            store_by_scope[name] = stack.enter_context(closing(store))
-
+    with _open_stores(documents_by_scope, profile) as store_by_scope:
         scopes = sorted(store_by_scope)
         for count, query in enumerate(collection.queries, 1):
             own_scope = scope(query.id) if scoped else ""
             own_store = store_by_scope.get(own_scope)
             other_scope = _next_scope(scopes, own_scope)
-            other_store = store_by_scope[other_scope] if other_scope is not None else None
+            other_store = None if other_scope is None else store_by_scope[other_scope]
             seen.append(_search_for_query(query, own_store, other_store))
             progress(count)
     return seen
+
+
+def _group_by_scope(
+    documents: Iterable[CollectionDocument], *, scoped: bool
+) -> dict[str, list[CollectionDocument]]:
+    """Group documents by scope. If not `scoped`, they're all in the scope ""."""
+    documents_by_scope: dict[str, list[CollectionDocument]] = {}
+    for document in documents:
+        document_scope = scope(document.id) if scoped else ""
+        documents_by_scope.setdefault(document_scope, []).append(document)
+    return documents_by_scope
+
+
+@contextmanager
+def _open_stores(
+    documents_by_scope: Mapping[str, Sequence[CollectionDocument]], profile: Profile
+) -> Iterator[dict[str, SearchableCollection]]:
+    """Index each scope's documents, and close the indexes when the block ends."""
+    with ExitStack() as stack:
+        store_by_scope = {}
+        for name, documents in documents_by_scope.items():
+            store = SearchableCollection(documents, profile)
+            store_by_scope[name] = stack.enter_context(closing(store))
+        yield store_by_scope
 
 
 def _next_scope(names: Sequence[str], name: str) -> str | None:

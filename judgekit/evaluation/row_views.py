@@ -34,9 +34,10 @@ def shown_text(text: str) -> str:
     """Remove invisible characters from a text, and truncate it if it's too long for a page."""
     start = text[: MAX_CHARS + 1]
     shown = visible(encodable(start))
-    # Without its invisible characters, the start of a longer text can fit on the page. It's still cut.
-    is_too_long = len(text) > len(start) or len(shown) > MAX_CHARS
-    if is_too_long:
+    # Say that the text is cut if only its start was read, even if the visible part of that start fits.
+    has_unread_rest = len(text) > len(start)
+    is_too_long = len(shown) > MAX_CHARS
+    if has_unread_rest or is_too_long:
         return shown[:MAX_CHARS] + " … (cut here)"
     return shown
 
@@ -112,8 +113,8 @@ def scores_text(scores: Mapping[str, float]) -> str:
     return ", ".join(f"{shown_text(name)} {score:g}" for name, score in scores.items())
 
 
-def filled(**values: object) -> RowView:
-    """Keep the values that aren't empty."""
+def drop_empty(**values: object) -> RowView:
+    """Return the values that aren't empty, by name."""
     return {name: value for name, value in values.items() if value not in ("", None, [], {})}
 
 
@@ -173,6 +174,7 @@ class RowList:
             last_rank, _ = self._ranked[-1]
             self._last_kept = last_rank
         else:
+            # No rank is below (), so there's no room for any row from now on.
             self._last_kept = ()
 
     def finish(self) -> ShownRows:
