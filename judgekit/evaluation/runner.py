@@ -76,9 +76,9 @@ def ask(
 ) -> Opinions:
     """Ask every tier about every case, and return the cases with the answers.
 
-    Each of `models` is asked alone and becomes a judge with its name. None stands for all configured tiers.
-    `progress` is called with the number of cases so far. Cases that lack something the rubric needs are
-    omitted.
+    `models` are asked one after the other, and each one's answers are recorded under its name. None stands
+    for all configured tiers. `progress` is called with the number of answers so far. Cases that no model may
+    see are omitted.
 
     Raises `UnaskedError` if no case remains, `UsageError` if no model is configured, `ConfigError` or
     `InputError`.
@@ -87,9 +87,9 @@ def ask(
     _check_paths(cases, inputs)  # before any costs arise
 
     def build_judge(gateway: Gateway, model: str | None) -> DocumentJudge:
-        """Build a judge with `model`, or with the configured models.
+        """Build a judge with `model`, or with the configured models if it's None.
 
-        Raises `UsageError` if there are none.
+        Raises `UsageError` if no model is configured.
         """
         request = JudgeRequest(mode=mode, model=model)
         settings = service.judge_settings(config, loaded, project, request)
@@ -103,19 +103,24 @@ def ask(
             # Build all judges first, so that a missing model is noticed before any call costs something.
             judges = [build_judge(gateway, model) for model in models]
             survey = _Survey(inputs, progress, at_once)
-            asked_cases = list(cases)
+            answered_cases = list(cases)
             for model, judge in zip(models, judges, strict=True):
-                # Each model adds its answers to the cases that the one before it has answered.
-                asked_cases = await survey.ask_model(model, judge, asked_cases)
+                # Each model adds its answers to the cases that the previous one has answered.
+                answered_cases = await survey.ask_model(model, judge, answered_cases)
 
             errors = list(survey.error_by_case_id.values())
-            if errors and not asked_cases:
+            if errors and not answered_cases:
                 raise errors[0]
 
-            panel = fingerprint(judges[0].settings)
-            reasons = [error.reason for error in errors]
+            # With several models, no caller needs the judge and its panel, so give them the first one.
+            first_judge = judges[0]
+            panel = fingerprint(first_judge.settings)
             return Opinions(
-                asked_cases, panel.models, panel.asking, judge=judges[0], unasked_reasons=reasons
+                answered_cases,
+                panel.models,
+                panel.asking,
+                judge=first_judge,
+                unasked_reasons=[error.reason for error in errors],
             )
 
     return running.run(ask_all())
@@ -148,7 +153,9 @@ class _Survey:
                 self.answer_count += 1
                 self.progress(self.answer_count)
                 if isinstance(answers_or_error, UnaskedError):
-                    self.error_by_case_id.setdefault(answers_or_error.case_id, answers_or_error)
+                    # For cases with the same id, one error is enough.
+                    error = answers_or_error
+                    self.error_by_case_id.setdefault(error.case_id, error)
                 else:
                     answered_cases.append(_add_answers(case, model, answers_or_error))
         return answered_cases
@@ -213,8 +220,9 @@ def _find_failures(case: Case) -> dict[str, str]:
     """Find the tiers that didn't answer, each with the reason."""
     failures = {}
     for tier, recorded in case.judges.items():
-        if recorded.unanswered:
-            failures[tier] = str(recorded.unanswered)
+        reason = recorded.unanswered
+        if reason is not None:
+            failures[tier] = reason
     return failures
 
 
@@ -320,17 +328,20 @@ def judge_cases(
     configured.
     """
     config = configuration.load(project)
-    labelled = [Case.model_validate(case.model_dump()) for case in cases]
-    panel, reason = resolve_panel(config, project)
-    if not panel:
-        raise UsageError(f"no model to ask: {reason}")
+    # The tasks expect this module's class of cases. It has all fields of a rubric's case, and more.
+    labelled_cases = [Case.model_validate(case.model_dump()) for case in cases]
+
+    # The tasks build their own judges, so only check here that there are models.
+    models_by_tier, no_model_reason = resolve_panel(config, project)
+    if not models_by_tier:
+        raise UsageError(f"no model to ask: {no_model_reason}")
 
     async def judge_all() -> list[Tried]:
         """Judge the labelled cases in one mode after the other."""
         trials = []
         async with aclosing(open_gateway(environment.environ())) as gateway:
             for mode in modes:
-                mode_trials = _judge_in_mode(gateway, loaded, labelled, project, mode)
+                mode_trials = _judge_in_mode(gateway, loaded, labelled_cases, project, mode)
                 async with aclosing(mode_trials):
                     async for tried in mode_trials:
                         progress(tried)
@@ -347,16 +358,16 @@ async def _judge_in_mode(
     project: Path | None,
     mode: ModeName,
 ) -> AsyncGenerator[Tried, None]:
-    """Judge cases concurrently, and compare each result with the label as soon as it's known."""
+    """Judge cases concurrently. As soon as a case is judged, yield its comparisons with the label."""
     request = JudgeRequest(rubric=str(loaded.path), mode=mode)
     task = choose_task(loaded.rubric, mode)
     configured_judge = task.configured_judge(gateway, loaded, project, request)
     limit = service.max_concurrency(configured_judge, task.trials_at_once)
     judge_case = partial(_judge_case, task.judge(configured_judge))
 
-    # A rubric's case contains its texts, so there are no inputs to read them from.
-    subjects = [(case, task.subject(case, inputs=None)) for case in cases]
-    async with aclosing(map_concurrently(judge_case, subjects, limit)) as results:
+    # A rubric's cases contain their texts, so no files are read.
+    cases_with_subjects = [(case, task.subject(case, inputs=None)) for case in cases]
+    async with aclosing(map_concurrently(judge_case, cases_with_subjects, limit)) as results:
         async for (case, _), record in results:
             for tried in task.compare_with_label(case, record):
                 yield tried
@@ -393,57 +404,56 @@ def leniency(
 
     Raises `InputError` if a text can't be judged.
     """
-    cases = [_drop_kind(text) for text in wrong]
+    # An ordinary case has no kind, so keep the kinds separately.
+    kind_by_id = {text.id: text.kind for text in wrong}
+    cases = [_convert_to_case(text) for text in wrong]
     opinions = ask(cases, NamedInputs.of(loaded.path), loaded, mode, project, progress)
     if opinions.unasked_reasons:
         raise InputError(
             f"{loaded.path}: a wrong text is not judged: {opinions.unasked_reasons[0]}"
         )
 
-    kind_by_id = {text.id: text.kind for text in wrong}
     accepted: dict[str, dict[str, Agreement]] = {}
     for tier, model in opinions.models.items():
-        words_by_kind = _collect_words(opinions.cases, tier, kind_by_id, loaded, mode)
-        was_asked = bool(words_by_kind)
+        verdicts_by_kind = _collect_verdicts(opinions.cases, tier, kind_by_id, loaded, mode)
+        was_asked = bool(verdicts_by_kind)
         if was_asked:
             accepted[f"{tier} ({model})"] = {
-                kind: _count_accepted(words) for kind, words in words_by_kind.items()
+                kind: _count_accepted(verdicts) for kind, verdicts in verdicts_by_kind.items()
             }
     return accepted
 
 
-def _drop_kind(text: WrongCase) -> Case:
+def _convert_to_case(text: WrongCase) -> Case:
     """Convert a wrong text to an ordinary case, which has no kind."""
     fields = text.model_dump(exclude={"kind"})
     return Case.model_validate(fields)
 
 
-def _collect_words(
+def _collect_verdicts(
     cases: Iterable[Case],
     tier: TierName,
     kind_by_id: Mapping[str, str],
     loaded: LoadedRubric,
     mode: ModeName,
 ) -> dict[str, list[str | None]]:
-    """Collect a tier's verdicts by kind of text, in the kinds' original order.
-
-    Leaves out kinds that the tier wasn't asked about.
-    """
-    words_by_kind: dict[str, list[str | None]] = {kind: [] for kind in kind_by_id.values()}
+    """Collect a tier's verdicts by kind of text. Leaves out kinds that the tier wasn't asked about."""
+    # Start with all kinds, to keep their order.
+    verdicts_by_kind: dict[str, list[str | None]] = {kind: [] for kind in kind_by_id.values()}
     for case in cases:
         if tier in case.judges:
             task = choose_task(loaded.rubric, mode, case)
-            words = task.read_answers(case, case.judges[tier])
+            answers = task.read_answers(case, case.judges[tier])
             kind = kind_by_id[case.id]
-            words_by_kind[kind].append(words[WHOLE_CASE_KEY])
-    return {kind: words for kind, words in words_by_kind.items() if words}
+            verdicts_by_kind[kind].append(answers[WHOLE_CASE_KEY])
+    return {kind: verdicts for kind, verdicts in verdicts_by_kind.items() if verdicts}
 
 
-def _count_accepted(words: Sequence[str | None]) -> Agreement:
+def _count_accepted(verdicts: Sequence[str | None]) -> Agreement:
     """Count the acceptances, the readable verdicts and the unreadable ones, which are None."""
-    accepted = words.count("accept")
-    unreadable_count = words.count(None)
-    readable_count = len(words) - unreadable_count
+    accepted = verdicts.count("accept")
+    unreadable_count = verdicts.count(None)
+    readable_count = len(verdicts) - unreadable_count
     return Agreement(
         accepted,
         readable_count,

@@ -56,12 +56,14 @@ def find_models(cases: Sequence[Case]) -> dict[TierName, str]:
 
 
 def _collect_model_names(cases: Iterable[Case], tier: TierName) -> set[str]:
-    """Collect the names of the models that gave a tier's answers. An answer without a model's name has ""."""
+    """Collect the names of the models that gave a tier's answers. "" stands for an unnamed model."""
     names = set()
     for case in cases:
         if tier in case.judges:
             jurors = case.judges[tier].jurors
-            names.add(together(juror.model for juror in jurors))
+            # A jury's models count as one, with a joint name.
+            joint_name = together(juror.model for juror in jurors)
+            names.add(joint_name)
     return names
 
 
@@ -126,15 +128,17 @@ class _Answer(NamedTuple):
         return self.recorded.answered or self.recorded.model
 
     def source(self, *, gives_fractions: bool) -> ScoreSource:
-        """Find out how the scores were read. If an old record doesn't contain that, infer it.
+        """Return the way the scores were read. Old records don't contain it, so infer it for them.
 
         `gives_fractions` says if any of the model's answers has fractional scores.
         """
         if self.recorded.read is not None:
             return self.recorded.read
-        # With several samples, the recorded scores are means of written answers. Means can have fractions and
-        # probabilities as well, so these don't show how a score was read.
-        if self.samples != 1:
+
+        # If the model was asked several times, the record holds means of written answers. Means are
+        # fractional, too, so the checks below would mistake them for scores from probabilities.
+        holds_means = self.samples != 1
+        if holds_means:
             return "whole"
         if self.recorded.probabilities is not None:
             return "points"
@@ -263,14 +267,16 @@ class Sample(NamedTuple):
         return agrees(self.label, outcome, binary=self.has_binary_labels)
 
     def is_measured_by(self, tier: TierName) -> bool:
-        """Whether disagreeing with this tier counts as wrong. Only used if the tier is the reference."""
+        """Whether earlier tiers can be compared with this tier, which is the reference."""
         is_labelled_tie = self.label == "improve"
         if is_labelled_tie:
             return True
 
-        # A win before it may stand against a wrong tie, so disagreeing with such a tie isn't wrong.
-        sees_wrong_tie = self.outcome(tier) == "improve" and tier not in self.right_tie_tiers
-        may_be_overruled = self.can_win_stand and sees_wrong_tie
+        # With `can_win_stand`, an earlier tier's win can become final in spite of a later tie. So a wrong tie
+        # of the reference doesn't show if the win is wrong.
+        sees_tie = self.outcome(tier) == "improve"
+        sees_wrong_tie = sees_tie and tier not in self.right_tie_tiers
+        may_be_overruled = sees_wrong_tie and self.can_win_stand
         return not may_be_overruled
 
     def combined_outcome(self, tier: TierName) -> Outcome | None:
@@ -310,10 +316,13 @@ class Sample(NamedTuple):
 def without_margins(
     opinions: Mapping[TierName, TierEvidence], tiers: Collection[TierName]
 ) -> dict[TierName, TierEvidence]:
-    """Return the opinions without the margins of `tiers`, so that no gate is learned from those."""
+    """Drop the margins from the opinions of these tiers. No gate is learned from an opinion without one."""
     evidence_by_tier = {}
     for tier, evidence in opinions.items():
-        evidence_by_tier[tier] = evidence.without_margin() if tier in tiers else evidence
+        if tier in tiers:
+            evidence_by_tier[tier] = evidence.without_margin()
+        else:
+            evidence_by_tier[tier] = evidence
     return evidence_by_tier
 
 
@@ -329,7 +338,7 @@ class Walked(NamedTuple):
 
 
 def walk(sample: Sample, rules: EscalationRules) -> Walked:
-    """Replay the judging of a sample, counting one call per tier, and compare the result with the label."""
+    """Replay the judging of a sample, and compare the result with the label. Each tier counts as one call."""
     end, tiers = replay_tiers(sample, rules)
     calls = dict.fromkeys(tiers, 1)
 
@@ -337,19 +346,20 @@ def walk(sample: Sample, rules: EscalationRules) -> Walked:
     if is_undecided:
         return Walked(calls, is_right=None, is_ended_by_gate=False)
 
-    # A calibration's last tier is always final, so it needs no gate to end the judging.
+    # A calibration's last tier ends the judging without a gate, because its opinion is always final.
     last_tier = rules.finality.last_tier if rules.finality else None
-    is_before_last_tier = end.tier != last_tier
-    is_calibrated = end.because == CALIBRATED_ROW
-    is_right = sample.is_right(end.verdict)
-    return Walked(calls, is_right, is_ended_by_gate=is_calibrated and is_before_last_tier)
+    needs_gate = end.tier != last_tier
+    is_ended_by_gate = end.because == CALIBRATED_ROW and needs_gate
+    return Walked(calls, sample.is_right(end.verdict), is_ended_by_gate)
 
 
 def replay_tiers(sample: Sample, rules: EscalationRules) -> tuple[End, list[TierName]]:
-    """Replay the judging of a sample. Returns its end, and the tiers that are asked until then."""
+    """Replay the judging of a sample. Returns the end of the judging, and the tiers that were asked."""
     evidence: dict[TierName, TierEvidence] = {}
     step = decide(evidence, rules)
     while isinstance(step, Ask):
         evidence[step.tier] = sample.opinions.get(step.tier, FAILED)
         step = decide(evidence, rules)
-    return step, list(evidence)
+    end = step
+    asked_tiers = list(evidence)
+    return end, asked_tiers

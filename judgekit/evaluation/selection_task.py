@@ -56,19 +56,21 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
 
         Returns {} if the model gave no answer.
         """
-        marks = turn.answer.value
-        if not marks:
+        marks_by_name = turn.answer.value
+        if not marks_by_name:
             return {}
 
-        mark_by_id = _find_marks_by_id(case, marks)
+        mark_by_id = _find_marks_by_id(case, marks_by_name)
         judged = {candidate_id: mark for candidate_id, mark in mark_by_id.items() if mark}
         unjudged = [candidate_id for candidate_id, mark in mark_by_id.items() if not mark]
-        source = score_source(turn.endpoint, opinion=None)  # marks aren't scores
 
         probabilities = {}
         for candidate_id, mark in judged.items():
             if mark.probability is not None:
                 probabilities[candidate_id] = mark.probability
+
+        # The answer has no scores, so how it was read only depends on the endpoint.
+        source = score_source(turn.endpoint, opinion=None)
         if probabilities:
             return {"probabilities": probabilities, "unjudged": unjudged, "read": source}
 
@@ -91,7 +93,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return evidence
 
     def _read_marks(self, case: Case, recorded: Recorded) -> Marks:
-        """Read one model's mark on each candidate, by id. Returns {} if the answer is unreadable.
+        """Read one model's mark on each candidate that it judged, by id. Returns {} for an unreadable answer.
 
         Raises `InputError` if the answer contains an unknown id.
         """
@@ -100,17 +102,18 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         if recorded.probabilities is not None:
             return _mark_by_probability(ids, recorded.probabilities)
 
-        # Without probabilities, the answer lists the candidates that are kept.
-        kept_ids = recorded.keep
+        # The candidates that the model keeps are recorded as ids, or are read from its reply.
         if recorded.reply is not None:
             kept_ids = self._read_kept(ids, recorded.reply)
+        else:
+            kept_ids = recorded.keep
         if kept_ids is None:
             return {}
 
         marks: Marks = {}
-        judged_ids = [candidate_id for candidate_id in ids if candidate_id not in recorded.unjudged]
-        for candidate_id in judged_ids:
-            marks[candidate_id] = Mark("accept" if candidate_id in kept_ids else "reject")
+        for candidate_id in ids:
+            if candidate_id not in recorded.unjudged:
+                marks[candidate_id] = Mark("accept" if candidate_id in kept_ids else "reject")
         return marks
 
     def _read_kept(self, ids: list[str], reply: str) -> list[str] | None:
@@ -140,7 +143,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         Raises `InputError` if the label isn't a list of candidates.
         """
         label = case.right(self.mode)
-        ids = self.label_words(case)
+        ids = [candidate.id for candidate in case.candidates]
         if not _is_list_of_candidates(label, ids):
             raise case.wrong("label: expected a list of ids of its candidates")
 
@@ -173,10 +176,10 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
             yield Tried(name, self.mode, expected, said=decision.decision, why=reservations)
 
 
-def _find_marks_by_id(case: Case, marks: Marks) -> Marks:
+def _find_marks_by_id(case: Case, marks_by_name: Marks) -> Marks:
     """Find each candidate's mark by its id. A model's answer has the marks by the candidates' names."""
     id_by_name = {name: candidate_id for candidate_id, name in shown_ids(case).items()}
-    return {id_by_name[name]: mark for name, mark in marks.items()}
+    return {id_by_name[name]: mark for name, mark in marks_by_name.items()}
 
 
 def _check_recorded_ids(case: Case, recorded: Recorded, ids: Sequence[str]) -> None:
@@ -243,13 +246,14 @@ def _add_apostrophes(ids: Iterable[str], count: int) -> dict[str, str]:
 
 
 def _count_reversed_pairs(query: str, ids: Sequence[str], name_by_id: Mapping[str, str]) -> int:
-    """Count the pairs of candidates whose order is reversed if they have these names instead of ids."""
-    order_by_id = fence.labels(query, ids)
-    order_by_name = fence.labels(query, list(name_by_id.values()))
-    position_by_name = {name: position for position, name in enumerate(order_by_name)}
+    """Count the pairs of candidates that a judge lists in reverse if they have these names instead of ids."""
+    # A judge lists candidates in the shuffled order in which `fence.labels` returns them.
+    ordered_ids = list(fence.labels(query, ids))
+    ordered_names = list(fence.labels(query, list(name_by_id.values())))
+    position_by_name = {name: position for position, name in enumerate(ordered_names)}
 
     positions = []
-    for candidate_id in order_by_id:
+    for candidate_id in ordered_ids:
         name = name_by_id[candidate_id]
         positions.append(position_by_name[name])
     return sum(first > second for first, second in combinations(positions, 2))

@@ -71,29 +71,30 @@ def mean(values: Sequence[float]) -> Measure:
 
 
 def bootstrap(
-    size: int, compute_figure: Callable[[Sequence[int]], float | None]
+    size: int, compute_statistic: Callable[[Sequence[int]], float | None]
 ) -> Interval | None:
-    """Compute a figure of `size` items, with a bootstrap interval. Returns None if the figure is undefined.
+    """Compute a statistic of `size` items, with a bootstrap interval. Returns None if it's undefined.
 
-    `compute_figure` gets the positions of the items to use. In a resample, positions can repeat.
+    `compute_statistic` computes it for the items at the given positions, which can repeat.
     """
-    value = compute_figure(range(size))
+    value = compute_statistic(range(size))
     if value is None:
         return None
 
     generator = Random(SEED)  # noqa: S311 - for statistics, not for secrets
-    values = []
+    resampled_values = []
     for _ in range(RESAMPLES):
-        resampled_value = compute_figure(generator.choices(range(size), k=size))
+        positions = generator.choices(range(size), k=size)
+        resampled_value = compute_statistic(positions)
         if resampled_value is not None:
-            values.append(resampled_value)
+            resampled_values.append(resampled_value)
 
     # The interval's bounds cut off the same fraction of the values at both ends.
-    values.sort()
+    resampled_values.sort()
     tail = (1 - CONFIDENCE_LEVEL) / 2
-    last_position = len(values) - 1
-    low_bound = values[round(tail * last_position)]
-    high_bound = values[round((1 - tail) * last_position)]
+    last_position = len(resampled_values) - 1
+    low_bound = resampled_values[round(tail * last_position)]
+    high_bound = resampled_values[round((1 - tail) * last_position)]
     return Interval(value, low_bound, high_bound)
 
 
@@ -212,16 +213,16 @@ def _estimate_mean(
     """
     weight = _choose_judge_weight(labelled, others)
 
-    # The estimate is the mean of the judge's weighted values, plus a correction: how far people's labels
-    # differ from them on average. Begin with the correction.
+    # A correction is how far a person's label is above the judge's weighted value.
     corrections = [label - weight * judged for judged, label in labelled]
-    mean_value = fmean(corrections)
-    mean_variance = variance(corrections) / len(labelled)
+    mean_correction = fmean(corrections)
+    correction_variance = variance(corrections) / len(labelled)
+    if weight == 0:
+        # The judge's values don't count, so the corrections are the labels themselves.
+        return mean_correction, correction_variance
 
-    has_judge_weight = weight > 0
-    if has_judge_weight:
-        mean_value += weight * fmean(others)
-        mean_variance += weight**2 * pvariance(others) / len(others)
+    mean_value = mean_correction + weight * fmean(others)
+    mean_variance = correction_variance + weight**2 * pvariance(others) / len(others)
     return mean_value, mean_variance
 
 
@@ -247,12 +248,14 @@ def _choose_judge_weight(labelled: Sequence[tuple[float, float]], others: Sequen
 def _limit_interval(
     mean_value: float, middle: float, mean_variance: float, minimum: float
 ) -> Interval:
-    """Build a confidence interval around `middle`, which has this variance, within `minimum` and 1.
+    """Build a confidence interval around `middle`, and cut it off at `minimum` and 1.
 
-    It always contains the mean, which may differ from the middle.
+    The mean may differ from the middle. If necessary, the interval is extended to contain it.
     """
-    upper_quantile = 0.5 + CONFIDENCE_LEVEL / 2  # half of the level is above the middle
-    half_width = NormalDist().inv_cdf(upper_quantile) * sqrt(mean_variance)
+    # Half of the level is on each side of the middle. For 95 %, the bounds are 1.96 standard errors away.
+    standard_errors = NormalDist().inv_cdf(0.5 + CONFIDENCE_LEVEL / 2)
+    half_width = standard_errors * sqrt(mean_variance)
+    # An estimated mean can be out of range.
     bounded_mean = min(1.0, max(minimum, mean_value))
 
     low_bound = min(bounded_mean, middle - half_width)

@@ -116,9 +116,9 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
 
     @abstractmethod
     def subject(self, case: Case, inputs: NamedInputs | None) -> Subject:
-        """Build what's judged in a case, such as a document, which may have to be read from `inputs`.
+        """Build the subject to judge in a case, such as a document.
 
-        Raises `InputError` if the case has no text.
+        If the case only names a file, the text is read from `inputs`. Raises `InputError` without a text.
         """
 
     async def ask_tiers(
@@ -138,12 +138,12 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
 
     def record(self, case: Case, turn: ModelTurn[Opinion], settings: JudgeSettings) -> Recorded:
         """Record a model's answer or failure, with its tokens, cost and latency."""
-        calls = self.answered_calls(turn)
+        call_answers = self.answered_calls(turn)
         answer = self.read_turn(case, turn)
         if not answer:
-            answer = {"failure": self.find_failure(calls), "read": None}
+            answer = {"failure": self.find_failure(call_answers), "read": None}
 
-        usages = [call.usage for call in calls]
+        usages = [call_answer.usage for call_answer in call_answers]
         cost_usd = _sum_costs([usage.cost_usd for usage in usages])
         latency_ms: int | None = turn.answer.latency_ms
         # Replies from the cache are free and fast, so they would distort the mean cost and latency.
@@ -151,12 +151,14 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
             cost_usd = None
             latency_ms = None
 
+        # The requested name can be an alias of the model that answers.
         answering_names = sorted(turn.answering_names())
         return Recorded(
             **answer,
             model=turn.endpoint.model,
             answered=MODEL_SEPARATOR.join(answering_names) or None,
             family=turn.endpoint.family,
+            # Also count the calls that the cache saved.
             calls=self.count_calls(turn, settings),
             input_tokens=sum(usage.input_tokens for usage in usages),
             output_tokens=sum(usage.output_tokens for usage in usages),
@@ -208,9 +210,10 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         """Return the words that are valid labels."""
 
     def labels(self, case: Case) -> dict[str, str]:
-        """Read the label of a case, which is for the case as a whole, so `WHOLE_CASE_KEY` is the only key.
+        """Read the label of a case. As it is for the whole case, the only key is `WHOLE_CASE_KEY`.
 
-        A task with candidates labels each by its id instead. Raises `InputError` if the label is invalid.
+        Tasks with candidates override this, and return a label for each candidate's id. Raises `InputError`
+        if the label is invalid.
         """
         label = case.right(self.mode)
         words = self.label_words(case)
@@ -275,7 +278,7 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
     def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
         """Yield a sample for the document, or for each candidate, with all tiers' evidence.
 
-        The evidence of `deviating_tiers` has no margins, so that no gate is learned from it.
+        Margins are removed from the evidence of `deviating_tiers`, so that no gate is learned from it.
         """
         evidence_by_tier = {}
         for tier, recorded in answers_by_tier(case).items():
@@ -294,26 +297,32 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
     ) -> Recorded:
         """Record the tiers' combined result on a case, by replaying the escalation rules.
 
-        Margins are removed from the opinions of `deviating_tiers`, so that no gate makes these final.
+        The opinions of `deviating_tiers` get no margins, so that no gate makes them final.
         """
-        evidence_by_tier = {}
-        for tier in rules.tiers:
-            if tier in case.judges:
-                evidence_by_tier[tier] = self.evidence(case, case.judges[tier])
+        evidence_by_tier = self._read_evidence(case, rules.tiers)
+        # The rules would wait for a tier without an answer, so only replay the others.
+        replayed_rules = replace(rules, tiers=tuple(evidence_by_tier))
 
-        # The rules would wait for all tiers, so remove those without an answer.
-        asked_rules = replace(rules, tiers=tuple(evidence_by_tier))
-
-        ends = {}
+        end_by_part = {}
         asked_tiers = set[TierName]()
         for part_name in _list_part_names(evidence_by_tier):
             opinions = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
             sample = _build_unlabelled_sample(part_name, without_margins(opinions, deviating_tiers))
-            ends[part_name], tiers = replay_tiers(sample, asked_rules)
-            asked_tiers.update(tiers)
+            end_by_part[part_name], part_tiers = replay_tiers(sample, replayed_rules)
+            asked_tiers.update(part_tiers)
 
         calls = sum(case.judges[tier].calls for tier in asked_tiers)
-        return self.record_ends(case, ends, calls)
+        return self.record_ends(case, end_by_part, calls)
+
+    def _read_evidence(
+        self, case: Case, tiers: Sequence[TierName]
+    ) -> dict[TierName, Mapping[str, TierEvidence]]:
+        """Read the evidence of the tiers that answered about the case."""
+        evidence_by_tier: dict[TierName, Mapping[str, TierEvidence]] = {}
+        for tier in tiers:
+            if tier in case.judges:
+                evidence_by_tier[tier] = self.evidence(case, case.judges[tier])
+        return evidence_by_tier
 
 
 def _name_sample(case: Case, part_name: str) -> str:

@@ -53,14 +53,19 @@ def read_samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[
 
     Raises `InputError` if a label or an answer doesn't fit the rubric.
     """
+    # A tier deviates in a case if another model answered than usual, or the answer was read in another way.
     deviating_tiers_by_case = find_common_ways(cases).deviating_tiers_by_case
     samples: list[Sample] = []
     for case, deviating_tiers in zip(cases, deviating_tiers_by_case, strict=True):
         task = choose_task(rubric, mode, case)
         samples.extend(task.samples(case, deviating_tiers))
 
-    # Between two texts, an "improve" is a tie, which stays an answer of its own even if no label is a tie.
+    # A pair's "improve" means a tie, which never counts as a reject.
     are_pairs = choose_task(rubric, mode).label_kind == "winner"
-    if are_pairs or not is_binary(sample.label for sample in samples):
+    if are_pairs:
         return samples
-    return [sample._replace(has_binary_labels=True) for sample in samples]
+
+    # If no label is "improve", the answer "improve" counts as a reject.
+    if is_binary(sample.label for sample in samples):
+        return [sample._replace(has_binary_labels=True) for sample in samples]
+    return samples

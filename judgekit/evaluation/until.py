@@ -88,7 +88,7 @@ class Answer:
     def holds(self) -> bool | None:
         """Whether the condition holds. None means that it isn't settled yet."""
         if self.is_complete:
-            return self._certainly_holds
+            return self._certain_answer
         return self._settled_answer
 
     @property
@@ -98,7 +98,8 @@ class Answer:
         return Totals(self._min_total, self._max_total + self.condition.largest_value * rows_left)
 
     @property
-    def _certainly_holds(self) -> bool | None:
+    def _certain_answer(self) -> bool | None:
+        """Whether the condition holds, whatever the remaining rows are. None if they could change that."""
         return self.condition.holds(self._certain_totals, self.row_count)
 
     def bounds(self) -> Totals:
@@ -147,7 +148,8 @@ class Answer:
         if self.holds is None:
             return progress
 
-        is_certain = self.holds == self._certainly_holds
+        # While the other rows could still change the answer, `_certain_answer` is None.
+        is_certain = self.holds == self._certain_answer
         if is_certain:
             return f"{progress}, whatever the others are"
         return f"with {CONFIDENCE} confidence {progress}"
