@@ -178,6 +178,7 @@ def endpoint(
     The address `base` overrides those in `environ` and the profile.
     """
     bare_name = _remove_prefix(profile, model)
+    # `of_model` looks up the model in a table of the profile. The last argument is the default.
     family = profile.of_model(profile.families, model, profile.family) or family_by_name(bare_name)
     output = profile.of_model(profile.outputs, model, profile.output)
     price = profile.of_model(profile.price, model, None)
@@ -190,6 +191,7 @@ def endpoint(
     api_endpoint = _add_api(basic_endpoint, profile, bare_name, environ, base)
     if not isinstance(profile, LitellmProfile):
         return api_endpoint
+    # These are log probabilities beside a written reply, and a pointwise model writes none.
     has_logprobs = _has_logprobs(profile, model) and not profile.pointwise
     return replace(api_endpoint, is_pointwise=profile.pointwise, has_logprobs=has_logprobs)
 
@@ -214,13 +216,15 @@ def _add_api(
 ) -> Endpoint:
     """Add the provider's address, key and parameters to an endpoint."""
     address = base or profile.address_in(environ) or _fill_address(profile, environ)
-    # Without a key, litellm would send another provider's to the address. So send a placeholder key.
-    key_if_unset = NO_KEY if address else None
+    key = first_set_value(profile.key, environ)
+    if address and not key:
+        # Without any key, litellm would send another provider's key to this address.
+        key = NO_KEY
     return replace(
         basic_endpoint,
         model=profile.prefix + bare_name,
         api_base=address,
-        api_key=first_set_value(profile.key, environ) or key_if_unset,
+        api_key=key,
         parameters=_read_parameters(profile, environ),
         decides=isinstance(profile, DecisionsProfile),
     )
@@ -277,13 +281,15 @@ def is_loopback(base: str) -> bool:
 
 def is_local(endpoint: Endpoint) -> bool:
     """Whether a model runs on this machine, so that its calls cost nothing."""
-    # A local address could be a proxy for a paid model. So the profile must also be for a server that users
-    # run themselves.
     profile = endpoint.profile
     has_local_address = is_loopback(endpoint.api_base or "")
     if isinstance(profile, LitellmProfile):
+        if profile.embedded:
+            return True
+        # Only profiles of servers that users run themselves have a port to look for. With any other profile,
+        # a local address can be a proxy for a paid model.
         is_own_server = profile.detect.port is not None
-        return profile.embedded or (is_own_server and has_local_address)
+        return is_own_server and has_local_address
     if isinstance(profile, DecisionsProfile):
         return profile.own_server and has_local_address
     return False
@@ -299,8 +305,9 @@ def list_secrets(endpoint: Endpoint) -> list[str]:
 
 
 def hide_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Replace `secrets` in `text` with `[key]`, including partial quotes such as `sk-ab12…` or `…wxyz`."""
+    """Replace `secrets` in `text` with `[key]`, even if only the start or end is shown, as in `sk-ab12…`."""
     for secret in secrets:
+        # A shorter secret could be an ordinary word.
         if len(secret) >= _MIN_KEY_CHARS:
             text = text.replace(secret, "[key]")
             text = _hide_start(text, secret)
@@ -309,20 +316,22 @@ def hide_secrets(text: str, secrets: Iterable[str]) -> str:
 
 
 def _hide_start(text: str, secret: str) -> str:
-    """Hide quotes of a key's start, such as `sk-ab12…`, and masked keys, such as `sk-a****wxyz`."""
+    """Hide a key if only its start is shown, as in `sk-ab12…`. Also hide any masked word: `sk-a****wxyz`."""
     start = re.escape(secret[:_MIN_KEY_CHARS])
     quoted_start = rf"{start}[\w*…-]*"
-    masked_word = r"(?<![\w-])[\w-]*+\*{3,}[\w*-]*"  # any word with three asterisks in a row
+    # A masked key may show too little to recognise it, so hide every word with three asterisks in a row.
+    masked_word = r"(?<![\w-])[\w-]*+\*{3,}[\w*-]*"  # `*+` matches like `*`, but never backtracks
     return re.sub(f"{quoted_start}|{masked_word}", "[key]", text)
 
 
 def _hide_end(text: str, secret: str) -> str:
-    """Hide quotes of a key's end, such as `…wxyz`, if they have at least four characters.
+    """Hide a key if only its end is shown, as in `…wxyz`.
 
-    An end inside a longer word stays.
+    An end isn't hidden if it has fewer than four characters, or if it's part of a longer word.
     """
-    last_start = len(secret) - _MIN_QUOTED_CHARS
-    ends = [re.escape(secret[start:]) for start in range(1, last_start + 1)]
+    # List the longest end first, because the first alternative that matches is taken.
+    lengths = range(len(secret) - 1, _MIN_QUOTED_CHARS - 1, -1)
+    ends = [re.escape(secret[-length:]) for length in lengths]
     any_end = "|".join(ends)
     letter_or_digit = r"[^\W_]"
     separate_end = rf"(?<!{letter_or_digit})(?:{any_end})(?!{letter_or_digit})"

@@ -86,10 +86,11 @@ def explain_missing_batches(endpoint: Endpoint) -> str | None:
     if not isinstance(profile, LitellmProfile) or profile.batches is None:
         return f"{profile.provider} has no batches that judgekit can use; `batches` in its profile says so"
     if endpoint.is_pointwise:
+        # Each question waits for the answer to the one before, and a batch can take a day.
         return f"{endpoint.model} is asked one question after another, each in a batch of its own"
     if not endpoint.api_key:
-        variables = " or ".join(profile.key) or "one"
-        return f"no key: set {variables}"
+        key_variables = " or ".join(profile.key)
+        return f"no key: set {key_variables or 'one'}"
     return None
 
 
@@ -139,7 +140,7 @@ async def build_request(
     endpoint: Endpoint, request: Request, style: CallStyle
 ) -> tuple[str, bytes]:
     """Build the HTTP request that an ordinary call would send, and return its path and body."""
-    captured: list[tuple[str, bytes]] = []  # the path and body of each HTTP request
+    captured: list[tuple[str, bytes]] = []
 
     def capture(http_request: httpx.Request) -> None:
         base_path = urlsplit(endpoint.api_base or "").path.rstrip("/")
@@ -150,9 +151,8 @@ async def build_request(
     try:
         await _call_without_sending(endpoint, request, style, empty_answer, capture)
     except GatewayError as failure:
-        # The empty answer makes each call fail, but by then its request is captured.
-        has_failed_before_request = not captured
-        if has_failed_before_request:
+        # The empty answer always makes the call fail. That's fine once the request is captured.
+        if not captured:
             raise failure from None
     return captured[0]
 
@@ -160,16 +160,16 @@ async def build_request(
 async def read_reply(
     endpoint: Endpoint, request: Request, style: CallStyle, answer: BatchAnswer
 ) -> Reply:
-    """Convert a batch's answer to a reply, with the lower cost of batches.
+    """Convert a batch's answer to a reply that costs what batches cost.
 
     Raises the same `GatewayError` that an ordinary call with this answer would raise.
     """
 
-    def ignore(_: httpx.Request) -> None:
-        """Do nothing: only the answer counts here."""
+    def ignore_request(_: httpx.Request) -> None: ...
 
     try:
-        reply = await _call_without_sending(endpoint, request, style, answer, ignore)
+        # litellm reads an answer only as part of a call. So repeat the call, and give it this answer.
+        reply = await _call_without_sending(endpoint, request, style, answer, ignore_request)
     except GatewayError as failure:
         failure.usage = _apply_discount(usage_of_failed_call(failure), endpoint)
         raise
@@ -257,20 +257,19 @@ class BatchCalls:
 
     async def retrieve(self, batch_id: str) -> Batch:
         """Fetch a batch's current state."""
-        # litellm rejects statuses that OpenAI doesn't have, so replace those in the response and note them.
-        unknown_statuses: list[str] = []
+        # litellm rejects a status that OpenAI doesn't have. So replace it in the response, and keep it here.
+        replaced_statuses: list[str] = []
 
-        def hide_unknown_status(body: bytes) -> bytes:
-            return _replace_unknown_status(body, unknown_statuses)
+        def replace_unknown_status(body: bytes) -> bytes:
+            return _replace_unknown_status(body, replaced_statuses)
 
         # Without this argument, litellm would also download the batch's output to log its cost.
         no_logging: dict[str, Any] = {"litellm_metadata": {"batch_ignore_default_logging": True}}
         batch = await self._call_litellm(
-            "aretrieve_batch", edit_body=hide_unknown_status, batch_id=batch_id, **no_logging
+            "aretrieve_batch", edit_body=replace_unknown_status, batch_id=batch_id, **no_logging
         )
-        if unknown_statuses:
-            return _read_batch(batch, unknown_statuses[-1])
-        return _read_batch(batch, batch.status)
+        status = replaced_statuses[-1] if replaced_statuses else batch.status
+        return _read_batch(batch, status)
 
     async def content(self, file: str) -> Iterator[tuple[str, BatchAnswer | None]]:
         """Fetch a batch's file, and yield the custom id and the answer in each line.
@@ -289,7 +288,7 @@ class BatchCalls:
         name: str,
         *,
         seconds: float = _CALL_SECONDS,
-        edit_body: Callable[[bytes], bytes] = bytes,
+        edit_body: Callable[[bytes], bytes] = bytes,  # which changes nothing
         **arguments: Any,  # noqa: ANN401 - litellm's arguments
     ) -> Any:  # noqa: ANN401 - one of litellm's objects
         """Call a litellm function by name, and return its result. Raises `GatewayError` if the call fails.
@@ -309,6 +308,7 @@ class BatchCalls:
         except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
             failure = _build_failure(error, self.endpoint)
         failure.message = f"{self.endpoint.api_base}: {failure.message}"
+        # Raised outside the handlers, so that litellm's error, which can quote the key, isn't attached to it.
         raise failure
 
     def _build_connection_arguments(self, seconds: float) -> dict[str, Any]:
@@ -386,10 +386,10 @@ def _read_deadline(batch: Any) -> float | None:  # noqa: ANN401 - litellm's obje
     return deadline
 
 
-def _replace_unknown_status(body: bytes, unknown_statuses: list[str]) -> bytes:
+def _replace_unknown_status(body: bytes, replaced_statuses: list[str]) -> bytes:
     """Replace the status in a batch's JSON with "in_progress" if OpenAI has no such status.
 
-    The original status is appended to `unknown_statuses`. If there's none to replace, `body` is returned
+    The original status is appended to `replaced_statuses`. If there's none to replace, `body` is returned
     unchanged.
     """
     try:
@@ -399,7 +399,7 @@ def _replace_unknown_status(body: bytes, unknown_statuses: list[str]) -> bytes:
         return body
     if not isinstance(status, str) or status in _KNOWN_STATUSES:
         return body
-    unknown_statuses.append(status)
+    replaced_statuses.append(status)
     return json.dumps({**batch, "status": "in_progress"}).encode()
 
 

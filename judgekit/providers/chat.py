@@ -67,9 +67,9 @@ def _build_type_error(field: str, expected: str, value: object) -> GatewayError:
 def _normalise_answer(body: dict[str, Any]) -> None:
     """Convert the body of a chat completion to OpenAI's form, in place.
 
-    Fields that aren't needed are removed rather than checked, because a malformed one does no harm. Raises
-    `GatewayError` if another part has the wrong type.
+    Raises `GatewayError` if a part that's needed has the wrong type.
     """
+    # Remove the fields that aren't needed, so that a malformed one can't make litellm fail.
     for name in ("error", *_UNREAD_BODY_FIELDS):
         body.pop(name, None)
     if not isinstance(body.get("model"), str | None):
@@ -188,13 +188,13 @@ def _parse_digits(text: str) -> int | None:
 
 
 def _join_parts(message: dict[str, Any], parts: list[Any]) -> None:
-    """Set a message's `content` to the joined answer in `parts`, and `reasoning_content` to the thoughts.
+    """Distribute `parts` to the message's `content`, `reasoning_content` and `refusal`.
 
-    A refusal among the parts is set as `refusal`. Thoughts or a refusal that the message already has are
-    kept. Raises `GatewayError` if a part has the wrong type.
+    The last two aren't overwritten if the message already has them. Raises `GatewayError` if a part has the
+    wrong type.
     """
     answer_texts: list[str] = []
-    thoughts: list[str] = []
+    thought_texts: list[str] = []
     for part in parts:
         if isinstance(part, str):
             answer_texts.append(part)
@@ -203,13 +203,14 @@ def _join_parts(message: dict[str, Any], parts: list[Any]) -> None:
         elif _is_answer(part):
             answer_texts.append(part["text"])
         elif _is_thought(part):
-            thoughts.append(_join_thoughts(part))
+            thought_texts.append(_join_thoughts(part))
         elif part.get("type") == "refusal":
             _set_if_empty(message, "refusal", part.get("refusal"))
+        # Other parts, such as images, are dropped.
 
     message["content"] = "".join(answer_texts)
-    if any(thoughts):
-        _set_if_empty(message, "reasoning_content", "".join(thoughts))
+    if any(thought_texts):
+        _set_if_empty(message, "reasoning_content", "".join(thought_texts))
 
 
 def _set_if_empty(message: dict[str, Any], name: str, value: object) -> None:

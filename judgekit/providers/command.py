@@ -62,14 +62,15 @@ class CommandGateway:
     _paces: Paces = field(default_factory=Paces)
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Run the program once and return its reply. Raises `GatewayError`."""
+        """Run the program once and return its reply. Raises `GatewayError` if it gives no valid reply."""
         profile = endpoint.profile
         if not isinstance(profile, CommandProfile):
             raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a command")
         _refuse_loop()
 
+        # The program needs no deadline of its own: `_paces.call` stops it at the request's deadline.
         async def run_in_turn(turn: Turn, _deadline: float) -> Reply:
-            async with turn():
+            async with turn():  # waits until the provider's limits allow another call
                 return await _run_in_temporary_folder(profile, endpoint, request)
 
         timeout_message = f"{profile.argv[0]} did not reply"
@@ -149,15 +150,16 @@ def _find_placeholders(profile: CommandProfile) -> set[str]:
 def _build_prompt(request: Request, placeholders: set[str]) -> tuple[str, str]:
     """Build the system message and the prompt.
 
-    The prompt includes the schema and the system message if the program has no placeholder for them.
+    Without a placeholder for the schema, it's added to the system message. Without a placeholder for the
+    system message, that's added to the prompt.
     """
     messages = request.messages
-    gets_schema_separately = "schema" in placeholders or "schema_file" in placeholders
-    if not gets_schema_separately:
-        messages = add_schema(messages, request.schema, "text")
+    has_schema_placeholder = "schema" in placeholders or "schema_file" in placeholders
+    if not has_schema_placeholder:
+        messages = add_schema(messages, request.schema, mode="text")
     system, prompt = _split_system_and_prompt(messages)
-    gets_system_separately = "system" in placeholders or "system_json" in placeholders
-    if not gets_system_separately:
+    has_system_placeholder = "system" in placeholders or "system_json" in placeholders
+    if not has_system_placeholder:
         prompt = f"{system}\n\n{prompt}"
     return system, prompt
 
@@ -209,17 +211,17 @@ def _make_placeholder_values(
 ) -> dict[str, str]:
     """Map each placeholder, such as `model`, to its value for a request.
 
-    `schema` and `schema_file` are "" if the request has no schema. `model` is "" if the program chooses the
-    model.
+    Placeholders without a value, such as `schema` in a request without a schema, are "".
     """
     model = endpoint.model.removeprefix(f"{profile.provider}/")
     values = dict.fromkeys(PLACEHOLDERS, "")
+    if model != DEFAULT_MODEL:  # otherwise the program chooses the model
+        values["model"] = model
+    # This one always has a value, because "" is no valid JSON.
     values["model_json"] = json.dumps(model)
     values["system"] = system
     values["system_json"] = json.dumps(system)
     values["folder"] = str(folder)
-    if model != DEFAULT_MODEL:
-        values["model"] = model
     if request.schema is not None:
         values["schema"] = json.dumps(request.schema)
         values["schema_file"] = str(folder / _SCHEMA_FILE)
@@ -229,17 +231,19 @@ def _make_placeholder_values(
 def _create_files(
     profile: CommandProfile, endpoint: Endpoint, files: Mapping[str, str], folder: Path
 ) -> None:
-    """Create the working folder, the files, and links to the user's files in `folder`.
+    """Fill `folder` with the working folder, `files`, and links to the user's own files.
 
     Raises `GatewayError` if one can't be created.
     """
+    environ = endpoint.parameters  # a command's parameters are its environment variables
     try:
         (folder / _WORK_FOLDER).mkdir()
         _write_files(folder, files)
-        _link_files(folder, profile.links, endpoint.parameters)
+        _link_files(folder, profile.links, environ)
     except OSError as error:
         problem = f"the folder for {profile.argv[0]} cannot be created ({error.strerror})"
-        raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage()) from None
+        no_usage = Usage()  # the program hasn't run, so nothing was spent
+        raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=no_usage) from None
 
 
 def _write_files(folder: Path, files: Mapping[str, str]) -> None:
@@ -295,8 +299,8 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
 def _build_environ(
     profile: CommandProfile, endpoint: Endpoint, values: Mapping[str, str]
 ) -> dict[str, str]:
-    """Build the program's environment, with its variables from the profile filled in."""
-    environ = dict(endpoint.parameters)
+    """Build the program's environment. The profile's variables are templates, filled in with `values`."""
+    environ = dict(endpoint.parameters)  # a command's parameters are its environment variables
     for name, template in profile.set_env.items():
         environ[name] = _fill(template, values)
     environ["JUDGEKIT_DISABLE"] = "1"  # the program must not use judgekit in turn
@@ -310,10 +314,13 @@ def parse_reply(output: str, profile: CommandProfile, endpoint: Endpoint) -> Rep
 
     Raises `GatewayError` (`INVALID_REPLY`) if the output contains no reply.
     """
-    if profile.reply == "text":
+    reply_format = profile.reply
+    if reply_format == "text":
         return _parse_text_reply(output, profile, endpoint)
 
     values = _parse_json_output(output, profile)
+    # Read the usage first, because a call without a reply costs money too. `of_call` marks a call without a
+    # cost as one of unknown cost.
     usage = _read_usage(values, profile, endpoint).of_call()
     text = _find_reply_text(values, profile)
     if not text:
@@ -371,11 +378,14 @@ def _convert_to_text(reply: Any) -> str:  # noqa: ANN401 - any JSON
 
 
 def _find_last_model(values: Sequence[Any], profile: CommandProfile) -> str:
-    """Return the last model named in the output, or "". The program may have switched from another one."""
+    """Return the last model named in the output, or "" if none is named."""
+    # If the profile has no such key, look for "", which programs don't print.
+    model_key = profile.model_key or ""
     model = ""
     for value in values:
-        for name in find_values(value, profile.model_key or ""):
+        for name in find_values(value, model_key):
             if isinstance(name, str):
+                # This replaces an earlier name, because a program can switch to another model.
                 model = name
     return model
 
@@ -475,29 +485,34 @@ def _has_values(value: Any, expected: Mapping[str, Any]) -> bool:  # noqa: ANN40
 
 def _read_usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -> Usage:
     """Read a call's tokens and cost from a program's JSON output, if it reports them."""
-    keys = profile.usage
-    if keys is None:
+    usage_keys = profile.usage
+    if usage_keys is None:
         return Usage()
-    reports = [value for value in values if _has_values(value, keys.where)]
+    reports = [value for value in values if _has_values(value, usage_keys.where)]
     if not reports:
         return Usage()
-    report = reports[-1]
+    last_report = reports[-1]
     usage = Usage(
-        input_tokens=_add_up(report, keys.input),
-        output_tokens=_add_up(report, keys.output),
-        cache_read_tokens=_add_up(report, keys.cache_read),
-        cache_write_tokens=_add_up(report, keys.cache_write),
+        input_tokens=_add_up(last_report, usage_keys.input),
+        output_tokens=_add_up(last_report, usage_keys.output),
+        cache_read_tokens=_add_up(last_report, usage_keys.cache_read),
+        cache_write_tokens=_add_up(last_report, usage_keys.cache_write),
     )
 
     # The profile's price overrides a reported cost.
     if endpoint.price is not None:
         cost = _compute_cost(usage, endpoint.price)
         return replace(usage, cost_usd=cost, cost_source="profile")
-    amounts = _list_numbers(report, keys.cost) if keys.cost else []
-    if amounts:
-        cost = max(0.0, sum(amounts))
-        return replace(usage, cost_usd=cost, cost_source="provider")
-    return usage
+    return _add_reported_cost(usage, last_report, usage_keys.cost)
+
+
+def _add_reported_cost(usage: Usage, report: Any, key: str | None) -> Usage:  # noqa: ANN401 - any JSON
+    """Add the cost at a key of a report, if there's one. A negative cost counts as 0."""
+    amounts = _list_numbers(report, key) if key else []
+    if not amounts:
+        return usage
+    cost = max(0.0, sum(amounts))
+    return replace(usage, cost_usd=cost, cost_source="provider")
 
 
 def _compute_cost(usage: Usage, price: Price) -> float:
@@ -519,15 +534,14 @@ def _add_up(report: Any, keys: Iterable[str]) -> int:  # noqa: ANN401 - any JSON
 
 
 def _list_numbers(report: Any, key: str) -> list[float]:  # noqa: ANN401 - any JSON
-    """Return all valid counts and amounts of money at a dotted key."""
-    amounts = []
+    """Return all numbers at a dotted key that can be a count or an amount of money."""
+    numbers = []
     for value in find_values(report, key):
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            continue
-        # Python's JSON parser accepts NaN and infinity, so exclude them here.
-        if abs(value) < _MAX_AMOUNT:
-            amounts.append(float(value))
-    return amounts
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        # This also excludes NaN and infinity, which Python's JSON parser accepts.
+        if is_number and abs(value) < _MAX_AMOUNT:
+            numbers.append(float(value))
+    return numbers
 
 
 async def _kill_program(process: asyncio.subprocess.Process, mark: str) -> None:
@@ -562,19 +576,21 @@ async def _run_program(invocation: Invocation, endpoint: Endpoint, profile: Comm
     ):
         prompt.write(invocation.prompt.encode(errors="replace"))
         prompt.seek(0)
+        mark = invocation.environ[INSIDE_VARIABLE]  # which only this program and its children have
         process = await _start_program(profile.argv[0], invocation, prompt, stdout, stderr)
         try:
             stderr_size = await _wait_for_exit(process, stdout, stderr)
         finally:
-            await _kill_program(process, invocation.environ[INSIDE_VARIABLE])
+            # Even if the program has exited, its child processes can still be running.
+            await _kill_program(process, mark)
         output = _read_from(stdout, 0)
         errors = _read_from(stderr, max(0, stderr_size - _STDERR_TAIL_BYTES))
 
-    has_failed = bool(process.returncode)
-    if has_failed:
+    exit_code = process.returncode
+    if exit_code:
         reason = find_error_message(output, profile) or _find_last_line(output, errors)
         safe_reason = hide_secrets(reason[:MAX_MESSAGE_CHARS], list_secrets(endpoint))
-        message = f"{profile.argv[0]} exited with {process.returncode}: {safe_reason}"
+        message = f"{profile.argv[0]} exited with {exit_code}: {safe_reason}"
         raise GatewayError(FailureKind.COMMAND_FAILED, message)
     return output
 
@@ -601,6 +617,7 @@ async def _wait_for_exit(
     Raises `GatewayError` as soon as the program has printed too much.
     """
     while True:
+        # Wait in short steps, because the output can get too long before the program exits.
         await _wait_briefly(process)
         stderr_size = _get_size(stderr)
         _refuse_long_output("stdout", _get_size(stdout), MAX_OUTPUT_BYTES)
@@ -636,12 +653,11 @@ async def _start_program(
 ) -> asyncio.subprocess.Process:
     """Start the program with files as its input and output. Raises `GatewayError` if it can't be started."""
     environ = invocation.environ
-    arguments = invocation.argv[1:]  # without the program's name
     try:
         path = programs.find(program, environ) or ""  # starting "" raises `OSError`
         return await asyncio.create_subprocess_exec(
             path,
-            *arguments,
+            *invocation.argv[1:],  # without the program's name
             stdin=prompt,
             stdout=stdout,
             stderr=stderr,
@@ -651,7 +667,8 @@ async def _start_program(
         )
     except OSError as error:
         message = f"{program} cannot be started ({error.strerror})"
-        raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=Usage()) from None
+        no_usage = Usage()  # the program hasn't run, so nothing was spent
+        raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=no_usage) from None
 
 
 def kill_marked(mark: str) -> int:
