@@ -37,9 +37,8 @@ MIN_LEADING = 2  # of each of several parts
 SECTION_WEIGHT = 0.5  # weight of an entry's best section in the order; the whole entry weighs 1
 SECOND_SECTION_SHARE = 0.7  # share of the best section's BM25 from which a second one is named
 MIN_HITS_PER_PART = 5  # hits of each of several parts
-_MIN_OCCURRENCES_PER_ENTRY = (
-    2  # how often (in pools) the chosen terms must occur, whatever that costs
-)
+# For each entry to choose, this many occurrences are looked up, whatever that costs.
+_MIN_OCCURRENCES_PER_ENTRY = 2
 _MAX_BODY_CHARS = 8_000  # characters of a body's stems that are read
 _BEGINNING_CHARS = 700  # of the body of a long entry that doesn't lead, searched for neighbours
 _BEGINNING_WORDS = 300  # words at the start of a column that show an entry's subject
@@ -71,9 +70,9 @@ class _Entry:
         "columns",
         "damping",
         "frequencies",
-        "has_stop_words",
         "indexed_terms",
         "is_cut",
+        "is_language_known",
         "number",
         "passages",
         "section_count",
@@ -88,20 +87,20 @@ class _Entry:
         self.section_count = 0
         self.passages: list[Passage] | None = None  # its sections, once they're read
         self.is_cut = False  # whether only the start of its long body is read
+        self.damping = 0.0  # the part of BM25's divisor that grows with its length
+        # If not, stop words such as `the` are still among the stems.
+        self.is_language_known = True
 
-        # By term number
-        self.frequencies: dict[int, float] = {}  # weighted, in all columns
-        self.title_frequencies: dict[int, float] = {}  # weighted, in its title and tags
-        # Positions and weights, if it has sections
+        # These map a term's number to its weighted frequency.
+        self.frequencies: dict[int, float] = {}  # in all columns
+        self.title_frequencies: dict[int, float] = {}  # in the title and tags
+        # The positions and weights of each term in the body. It's empty without sections.
         self.body_places: dict[int, list[tuple[int, float]]] = {}
 
-        # Numbers of terms
-        self.indexed_terms: set[int] = set()  # if it's cut: those that FTS5 finds in all of it
-        self.title_terms: set[int] = set()  # in its title or tags
-
-        self.damping = 0.0  # the part of BM25's divisor that grows with its length
-        # Only if its language is known, its stop words are left out, and its words show its subject.
-        self.has_stop_words = True
+        # These contain the numbers of terms.
+        self.title_terms: set[int] = set()  # in the title or tags
+        # Terms that FTS5 finds in the complete entry, unread text included; only set if the entry is cut.
+        self.indexed_terms: set[int] = set()
 
 
 def match(
@@ -150,18 +149,20 @@ def match_parts(
     patterns = list_patterns(terms)
     _count_terms(opened, entries, patterns)
 
-    leading_count = _choose_leading_count(len(numbers_by_part), quick=quick)
+    # For each part, the sections of only so many long entries are read.
+    long_entry_limit = _limit_long_entries(len(numbers_by_part), quick=quick)
     hits_by_part = []
     for part, entry_numbers in numbers_by_part:
         entries_of_part = [entry for number, entry in entries.items() if number in entry_numbers]
-        hits = _rate_entries(opened, part, entries_of_part, patterns, leading_count, quick=quick)
+        hits = _rate_entries(opened, part, entries_of_part, patterns, long_entry_limit, quick=quick)
         hits_by_part.append((part, hits))
     return hits_by_part
 
 
 def _number_terms(opened: Index, parts: Sequence[Part]) -> list[Term]:
     """List the distinct terms of all parts, and set each one's number, count and rarity."""
-    term_by_text: dict[str, Term] = {}  # parts can share terms
+    # If two parts have a term with the same text, it's the same object, so it needs only one number.
+    term_by_text: dict[str, Term] = {}
     for part in parts:
         for term in part.terms:
             term_by_text[term.text] = term
@@ -172,7 +173,7 @@ def _number_terms(opened: Index, parts: Sequence[Part]) -> list[Term]:
     return terms
 
 
-def _choose_leading_count(part_count: int, *, quick: bool) -> int:
+def _limit_long_entries(part_count: int, *, quick: bool) -> int:
     """Return the number of long entries for each part whose sections are read."""
     if not quick:
         return MAX_LEADING
@@ -184,18 +185,16 @@ def _choose_entries(
 ) -> list[tuple[Part, set[int]]]:
     """Choose the most promising entries for each part, up to about `pool` entries in all.
 
-    Parts with a rare term come first. A quick search leaves out the last parts if their terms, or those
-    before, are very frequent.
+    Parts with a rare term come first. A quick search stops at the first part that's too costly.
     """
     limits = _set_limits(len(parts) or 1, pool, quick=quick)
     postings: Postings = {}  # of all terms looked up so far; `_weigh_entries` adds to it
     numbers_by_part: list[tuple[Part, set[int]]] = []
     for part in sorted(parts, key=lambda part: _count_rarest(opened, part)):
-        # Search for the first part at any cost, so that a prompt of frequent words finds something.
+        # Always search for the first part, so that a prompt of frequent words finds something.
         is_first = not numbers_by_part
-        may_stop = quick and not is_first
-        if may_stop and _is_too_costly(opened, part, postings):
-            break  # the remaining parts have even more frequent terms
+        if quick and not is_first and _is_too_costly(opened, part, postings):
+            break  # the remaining parts are at least as costly
 
         weight_by_entry = _weigh_entries(opened, part.terms, postings, limits)
         heaviest_first = sorted(weight_by_entry, key=weight_by_entry.__getitem__, reverse=True)
@@ -208,28 +207,34 @@ def _choose_entries(
 class _Limits:
     """The limits for one part: entries to choose, and occurrences of its terms to look up."""
 
-    __slots__ = ("enough_occurrences", "max_entries", "most_occurrences")
+    __slots__ = ("enough_occurrences", "max_entries", "max_occurrences")
 
-    def __init__(self, *, entries: int, enough_occurrences: int, most_occurrences: int) -> None:
+    def __init__(self, *, entries: int, enough_occurrences: int, max_occurrences: int) -> None:
         self.max_entries = entries
+        # With so many occurrences found, a term isn't looked up if it would exceed the maximum.
         self.enough_occurrences = enough_occurrences
-        self.most_occurrences = most_occurrences
+        self.max_occurrences = max_occurrences
 
 
 def _set_limits(part_count: int, pool: int, *, quick: bool) -> _Limits:
-    """Share `pool` entries between the parts, but give each at least `MIN_HITS_PER_PART`, if possible."""
+    """Share `pool` entries between the parts, and limit the occurrences to look up for each.
+
+    Each part gets at least `MIN_HITS_PER_PART` entries, or the whole pool if that's smaller.
+    """
     fair_share = pool // part_count
-    entries = max(fair_share, min(pool, MIN_HITS_PER_PART))
+    least_share = min(pool, MIN_HITS_PER_PART)
+    entries = max(fair_share, least_share)
     if quick:
         return _Limits(
             entries=min(entries, QUICK_POOL),
-            enough_occurrences=1,
-            most_occurrences=QUICK_MAX_POSTINGS // part_count,
+            enough_occurrences=1,  # only the rarest term is looked up at any cost
+            max_occurrences=QUICK_MAX_POSTINGS // part_count,
         )
     return _Limits(
         entries=entries,
+        # More than the entries to choose, so that there's a choice.
         enough_occurrences=_MIN_OCCURRENCES_PER_ENTRY * entries,
-        most_occurrences=MAX_POSTINGS,
+        max_occurrences=MAX_POSTINGS,
     )
 
 
@@ -251,29 +256,29 @@ def _rate_entries(
     part: Part,
     entries: Sequence[_Entry],
     patterns: Sequence[Pattern],
-    leading: int,
+    long_entry_limit: int,
     *,
     quick: bool,
 ) -> list[Candidate]:
     """Convert entries to hits for one part of a query, rated and best first.
 
-    For long entries, only the sections of the `leading` best ones are read. A `quick` search is for a prompt.
+    Sections are read only for the best `long_entry_limit` long entries. A `quick` search is for a prompt.
     """
     saturation = opened.profile.bm25["k1"] + 1
     hits = [_make_hit(entry, part, saturation) for entry in entries]
-    _add_passages(opened, part, hits, entries, patterns, leading)
+    _add_passages(opened, part, hits, entries, patterns, long_entry_limit)
 
     best_bm25 = max([hit.bm25 for hit in hits], default=0.0) or 1.0  # never divide by 0
     for hit in hits:
         hit.score = hit.bm25 / best_bm25
 
-    if quick:
-        prompt_part = part  # it can be mere talk
-    else:
-        prompt_part = None
+    if not quick:
         ranked = list(zip(hits, entries, strict=True))
         ranked.sort(key=lambda pair: -pair[0].bm25)
         _add_likeness(opened, ranked)
+
+    # A part of a prompt can be mere talk, which lowers the confidence. A query never is.
+    prompt_part = part if quick else None
     return confidence.rank_hits(hits, part.terms, opened.entry_count, opened.profile, prompt_part)
 
 
@@ -348,10 +353,10 @@ def _count_phrase(opened: Index, phrase: str) -> int:
 def _weigh_entries(
     opened: Index, terms: Sequence[Term], postings: Postings, limits: _Limits
 ) -> dict[str, float]:
-    """Look up a part's rarest terms, and return the sum of the rarities for each entry that has any.
+    """Look up a part's terms, and return the sum of their rarities for each entry found.
 
-    Once there are enough occurrences, a term that would bring them above the limit isn't looked up. The
-    entries for each term are added to `postings`, for the next parts.
+    The rarest terms come first. The most frequent ones are left out if they'd exceed the limits. The entries
+    for each term are added to `postings`, for the next parts.
     """
     weight_by_entry: dict[str, float] = {}
     occurrences = 0
@@ -359,8 +364,10 @@ def _weigh_entries(
     for term in sorted(occurring_terms, key=lambda term: term.entry_count):
         has_enough = occurrences >= limits.enough_occurrences
         occurrences += term.entry_count
-        if has_enough and occurrences > limits.most_occurrences:
-            break
+        exceeds_limit = occurrences > limits.max_occurrences
+        if has_enough and exceeds_limit:
+            break  # the remaining terms are at least as frequent
+
         for entry in _look_up_entries(opened, term, postings):
             weight_by_entry[entry] = weight_by_entry.get(entry, 0.0) + term.rarity
 
@@ -404,7 +411,7 @@ def _choose_entries_query(version: int) -> str:
 
 
 def _make_entry(opened: Index, row: Sequence[Any]) -> _Entry:
-    """Make an entry, with its hit, from a row of the query for entries."""
+    """Make an entry and its candidate from a row that `_ENTRIES_QUERY` found."""
     leading_columns = row[:_LEADING_COLUMN_COUNT]
     number, title, tags, body, parts, is_damaged, language, section_count = leading_columns
     columns = [title, tags, body, parts]
@@ -416,7 +423,7 @@ def _make_entry(opened: Index, row: Sequence[Any]) -> _Entry:
     hit.passage = " ".join(columns)
 
     entry = _Entry(number, hit, columns)
-    entry.has_stop_words = language != ""  # "" if the language isn't known
+    entry.is_language_known = language != ""
     entry.section_count = section_count
     entry.is_cut = len(body) == _MAX_BODY_CHARS  # the query doesn't return more
     hit.stem_count = _read_length(opened, number) if entry.is_cut else _count_words(columns)
@@ -532,27 +539,31 @@ def _count_matches(
     starts: tuple[int, int, int],
     weights: Mapping[str, float],
 ) -> None:
-    """Add a pattern's matches to an entry's frequencies of term `number`, by each column's weight."""
+    """Add a pattern's matches to an entry's frequencies of term `number`.
+
+    Each match has a position and a weight, which is multiplied by its column's weight.
+    """
     tags_start, parts_start, body_start = starts
-    for position, weight in matches:
-        if position >= body_start:
-            column = "body"
-        elif position >= parts_start:
+    for position, match_weight in matches:
+        if position < tags_start:
+            column = "title"
+        elif position < parts_start:
+            column = "tags"
+        elif position < body_start:
             column = "parts"
         else:
-            column = "title" if position < tags_start else "tags"
+            column = "body"
 
-        weighted = weights[column] * weight
-        entry.frequencies[number] = entry.frequencies.get(number, 0.0) + weighted
-        is_titled = position < parts_start  # in the title or tags
-        if is_titled:
+        frequency = weights[column] * match_weight
+        entry.frequencies[number] = entry.frequencies.get(number, 0.0) + frequency
+        if column in ("title", "tags"):
             frequency_before = entry.title_frequencies.get(number, 0.0)
-            entry.title_frequencies[number] = frequency_before + weighted
+            entry.title_frequencies[number] = frequency_before + frequency
             entry.title_terms.add(number)
         elif column == "body" and entry.section_count:
-            # `- 1` because a space precedes the body in this text.
-            occurrence = (position - body_start - 1, weight)
-            entry.body_places.setdefault(number, []).append(occurrence)
+            # Sections are found by the position in the body, which a space precedes here.
+            position_in_body = position - body_start - 1
+            entry.body_places.setdefault(number, []).append((position_in_body, match_weight))
 
 
 def _add_passages(
@@ -563,9 +574,9 @@ def _add_passages(
     patterns: Sequence[Pattern],
     limit: int,
 ) -> None:
-    """Add the best section's score to the `limit` long entries with the best scores.
+    """Rescore the hits for long entries by their sections.
 
-    The other long entries are scored as if their sections didn't match.
+    Sections are read only for the best `limit` hits. The others are scored as if no section matched.
     """
     long_pairs = _sort_long_entries(hits, entries)
     if not long_pairs:
@@ -574,14 +585,13 @@ def _add_passages(
     leading_pairs = long_pairs[:limit]
     leading_entries = [entry for _, entry in leading_pairs]
     _read_sections(opened, leading_entries, patterns)
+    average_length = _average_section_length(leading_entries, opened.profile)
+    for hit, entry in leading_pairs:
+        _add_best_passage(hit, entry, part, opened.profile, average_length)
 
     for hit, entry in long_pairs[limit:]:
         hit.bm25 /= 1 + SECTION_WEIGHT  # as if the best section's score were 0
         hit.passage = _join_columns(entry, 0, _BEGINNING_CHARS)
-
-    average_length = _average_section_length(leading_entries, opened.profile)
-    for hit, entry in leading_pairs:
-        _add_best_passage(hit, entry, part, opened.profile, average_length)
 
 
 def _sort_long_entries(
@@ -720,19 +730,22 @@ def _score_passages(
     profile: Profile,
     average: float,
 ) -> list[float]:
-    """Return each section's BM25 score, as if it were a document with the entry's title and tags."""
-    saturation = profile.bm25["k1"] + 1
-    matched_terms = [term for term in part.terms if term.number in entry.frequencies]
-    terms_with_title_frequencies = []
-    for term in matched_terms:
-        title_frequency = entry.title_frequencies.get(term.number, 0.0)
-        terms_with_title_frequencies.append((term, title_frequency))
+    """Return each section's BM25 score, as if it were a document with the entry's title and tags.
+
+    `average` is the mean section length in words, plus the padding.
+    """
+    saturation = profile.bm25["k1"] + 1  # the most that a term's frequency multiplies its rarity by
+    matched_terms = []  # each with its frequency in the entry's title and tags
+    for term in part.terms:
+        if term.number in entry.frequencies:
+            title_frequency = entry.title_frequencies.get(term.number, 0.0)
+            matched_terms.append((term, title_frequency))
 
     scores = []
     for passage in passages:
         damping = _compute_damping(passage.word_count, average, profile)
         score = 0.0
-        for term, title_frequency in terms_with_title_frequencies:
+        for term, title_frequency in matched_terms:
             frequency = passage.frequencies.get(term.number, 0.0) + title_frequency
             score += term.rarity * frequency * saturation / (frequency + damping)
         scores.append(score)
@@ -746,6 +759,7 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
     `ranked` are the hits with their entries, best first.
     """
     feedback = opened.profile.feedback
+    # Of few hits, only the better half can say which words are typical.
     best_count = min(int(feedback["entries"]), len(ranked) // 2)
     best_pairs = ranked[:best_count]
     if not _show_subject(best_pairs):
@@ -757,10 +771,13 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
     if not highest_likeness:
         return
 
-    share = feedback["share"]  # of the likeness in the new score
+    # The new score is a weighted mean of the old one and the likeness.
+    likeness_share = feedback["share"]
     for (hit, entry), likeness in zip(ranked, likenesses, strict=True):
-        if entry.has_stop_words:
-            hit.score = (1 - share) * hit.score + share * likeness / highest_likeness
+        # An entry in an unknown language isn't comparable, so it keeps its score.
+        if entry.is_language_known:
+            old_part = (1 - likeness_share) * hit.score
+            hit.score = old_part + likeness_share * likeness / highest_likeness
 
 
 def _show_subject(best_pairs: Sequence[tuple[Candidate, _Entry]]) -> bool:
@@ -768,10 +785,10 @@ def _show_subject(best_pairs: Sequence[tuple[Candidate, _Entry]]) -> bool:
     if not best_pairs:
         return False
     first_hit, _ = best_pairs[0]
-    if not first_hit.bm25:  # all scores are 0, so they can't be the words' weights
+    if not first_hit.bm25:  # then no hit has a score to weight its words by
         return False
     # In an unknown language, the shared words might be `the` and `of`.
-    return all(entry.has_stop_words for _, entry in best_pairs)
+    return all(entry.is_language_known for _, entry in best_pairs)
 
 
 def _measure_likeness(entry: _Entry, typical_words: Mapping[str, float]) -> float:
@@ -796,17 +813,19 @@ def _find_typical_words(
     opened: Index, best: Sequence[tuple[Candidate, _Entry]]
 ) -> dict[str, float]:
     """Find words that are frequent in the best hits but rare in the store, with their weights."""
-    shares = _share_out(best, opened.profile.bm25["padding"])
+    share_by_word = _share_out(best, opened.profile.bm25["padding"])
     # Skip single characters, and pieces of Chinese, Thai and Korean words.
-    words = [word for word in shares if len(word) > 1 and not has_runs(word)]
+    words = [word for word in share_by_word if len(word) > 1 and not has_runs(word)]
     rarities = _compute_rarities(opened, words[:_MAX_WORDS])
 
-    ranked_words = [(shares[word] * rarity, word) for word, rarity in rarities.items()]
+    # A word's typicality is its TF-IDF weight: its share in the best hits times its rarity in the store.
+    ranked_words = [(share_by_word[word] * rarity, word) for word, rarity in rarities.items()]
     ranked_words.sort(reverse=True)
     word_count = int(opened.profile.feedback["words"])
     weights = {}
     for typicality, word in ranked_words[:word_count]:
-        # As in a product of two TF-IDF weights, the rarity counts for both texts.
+        # An entry's likeness stands for a product of TF-IDF weights, the best hits' and its own, so the
+        # rarity counts twice.
         weights[word] = typicality * rarities[word]
     return weights
 

@@ -241,9 +241,9 @@ def _build_candidate(
     script: str,
     labels: Mapping[str, float],
 ) -> Candidate:
-    """Build a candidate from a program's JSON, with the program's script in the place of a store.
+    """Build a candidate from an item of a program's JSON.
 
-    Raises `CommandError` with `item_name` if the JSON isn't a valid candidate.
+    `script` is the program's file. Raises `CommandError` with `item_name` for an invalid item.
     """
     if not isinstance(item, dict):
         raise CommandError(f"{item_name}: expected an object")
@@ -258,11 +258,12 @@ def _build_candidate(
         names["category"],
         _shorten_tags(item),
         updated=time.time(),  # now, because the program doesn't say when
-        root=script,
+        root=script,  # there's no store
         place=names["path"] or names["id"],
         kind=COMMAND_KIND,
     )
-    hit.path = hit.relative_path  # shown as the program gave it, not below the script
+    # Show the path as the program gave it, without the script in front.
+    hit.path = hit.relative_path
 
     # A missing text or snippet is replaced by the other one.
     texts = _shorten_texts(item)

@@ -40,10 +40,7 @@ def _parse_irregular(text: str) -> dict[str, str]:
 
 
 class Language:
-    """The rules that turn a language's words into terms.
-
-    `endings` are the steps of its stemmer; without them, words are stemmed as English.
-    """
+    """The rules that turn a language's words into terms."""
 
     cuts_scripts = True  # an index of version 4 holds whole runs of Han, kana, Thai and Hangul
 
@@ -52,18 +49,18 @@ class Language:
         self.stop_words = frozenset(data["stop"].split())  # words that aren't searched
         # Words that say little about a subject.
         self.common_words = frozenset(data["common"].split())
-        # A term also finds longer words that start with it if it has `min_prefix_letters` letters or is in
-        # `short_prefixes`.
-        self.short_prefixes = frozenset(data["short"].split())
+        # A term also matches as a prefix if it has at least so many letters, or is one of `short_prefixes`.
         self.min_prefix_letters: int = data["min_prefix"]
+        self.short_prefixes = frozenset(data["short"].split())
         self.joiners = frozenset(data["joiners"].split())  # words between clauses, such as `and`
-        self.irregular = _parse_irregular(data["irregular"])  # the base of each form
-        self.forms: dict[str, tuple[str, ...]] = {}  # the indexed forms of each word met so far
+        self.irregular = _parse_irregular(data["irregular"])  # `went` -> `go`
+        self.forms: dict[str, tuple[str, ...]] = {}  # a cache of each word's indexed forms
 
         self.abbreviations = {}
-        for short, joined_words in data["abbreviations"].items():
-            self.abbreviations[short] = joined_words.split("|")
+        for abbreviation, joined_words in data["abbreviations"].items():
+            self.abbreviations[abbreviation] = joined_words.split("|")
 
+        # The steps of the language's stemmer. Without one, words are stemmed as English.
         self.endings: list[Endings] | None = None
         if data["endings"] is not None:
             self.endings = [_parse_endings(step) for step in data["endings"]]

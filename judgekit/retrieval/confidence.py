@@ -136,7 +136,7 @@ class Candidate:
         self.updated = updated  # in seconds since the epoch
         self.root = root  # a real folder, or the user's program
         self.relative_path = place  # the path relative to `root`, with `/`
-        self.kind = kind
+        self.kind = kind  # the store's kind; `COMMAND_KIND` for the user's program
         self.file = os.path.join(root, *place.split("/"))
         self.path = self.file  # for display: relative to the project if it's inside
         self.is_damaged = False  # whether it couldn't be read
@@ -150,10 +150,10 @@ class Candidate:
         self.features: dict[str, float] = {}  # the confidence is computed from these
         self.confidence = 1.0
         self.confidence_label = "high"
-        self.has_confidence = True  # whether it has a confidence; a program may give none
+        self.has_confidence = True  # a program may give none
         self.worth_mentioning = True
         self.stands_out = False  # whether it's far ahead of the part's other hits
-        self.part: Part | None = None  # the prompt's part that found it
+        self.part: Part | None = None  # the part of the prompt whose search found it
 
         # The numbers of the part's terms that it has
         self.matched_terms: set[int] = set()  # anywhere
@@ -163,13 +163,13 @@ class Candidate:
         # What is shown
         self.snippet = ""
         self.sections: list[FoundSection] = []  # the best ones of a long text, two at most
-        self.passage = ""  # the stems of the best section; of a short text, all
+        self.passage = ""  # the stems of the best section, or of the whole text if it's short
         self.passage_stem_count = 0  # the number of stems in the best section
 
-        self.near_duplicates: tuple[
-            Candidate, ...
-        ] = ()  # older near-duplicates, folded into this one
-        self.wording: Wording | None = None  # of the text, for hits of several parts
+        # Older hits that say the same. They're shown with this one.
+        self.near_duplicates: tuple[Candidate, ...] = ()
+        # The text's words, for comparing it with others. All hits for an entry share them.
+        self.wording: Wording | None = None
 
     def name_section(self) -> str:
         """Return the best section's headings; "" if there are none, or if they equal the title."""
@@ -250,12 +250,12 @@ class RankedCandidates:
         self.fallback_reason = fallback  # why the index wasn't used, if it wasn't
         self.degraded: str | None = None  # why the user's program failed, if it did
         self.pinned: list[Candidate] = []  # requested by name, and not among the candidates
-        self.pin_by_note: dict[str, str] = {}  # for each note about a pin without a memory
+        self.pin_by_note: dict[str, str] = {}  # pins that name no memory, each by the note about it
         self.repeated: list[Candidate] = []  # in the conversation already
         self.searched_roots: list[str] = []  # the real folders of stores
-        self.empty_roots: list[str] = []  # those without a readable file
+        self.empty_roots: list[str] = []  # searched roots without a readable file
         self.judged_count = 0  # how many candidates a judge saw
-        self.dropped_count = 0  # and how many of them it dropped
+        self.dropped_count = 0  # how many of the judged ones it dropped
 
 
 def select_in_force(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -272,14 +272,15 @@ def choose_shown(
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Choose the candidates to inject in full and those to mention, without asking a model.
 
-    `inject` is "tiered" (by confidence) or "top_k" (the first ones). With `hint_on_zero`, if nothing would be
-    shown, mention all.
+    `inject` is "tiered" (by confidence) or "top_k" (the first ones). If "tiered" would show nothing,
+    `hint_on_zero` mentions all that are in force.
     """
     in_force = select_in_force(candidates)
     if inject == "top_k":
         readable = [candidate for candidate in in_force if not candidate.is_damaged]
         return readable[:max_inject], []
 
+    # These are readable too, because a damaged file is never labelled "high".
     confident = [hit for hit in in_force if hit.confidence_label == INJECTED_LABEL]
     injected = confident[:max_inject]
     others = [candidate for candidate in in_force if candidate not in injected]
@@ -293,9 +294,12 @@ def choose_shown(
 def compute_rarity(
     matches: int, documents: int, background: Mapping[str, float], *, common: bool
 ) -> float:
-    """Return a term's inverse document frequency, if `matches` of a store's `documents` contain it."""
-    # In a small store, the number of matches is mostly due to chance. So add an imagined collection, in which
-    # a typical fraction of the documents contains the term.
+    """Return a term's inverse document frequency, if `matches` of a store's `documents` contain it.
+
+    `common` means that it's an everyday word of its language. `background` describes an imagined collection.
+    """
+    # In a small store, the number of matches is mostly due to chance. So add the imagined collection, in
+    # which a typical fraction of the documents contains the term.
     imagined_documents = background["documents"]
     typical_share = background["common"] if common else background["plain"]
     all_documents = documents + imagined_documents
@@ -416,16 +420,16 @@ def _list_single_words(terms: Sequence[Term]) -> list[str]:
 def _compute_odds(
     evidence: float, rivals: Sequence[float], documents: int, profile: Profile
 ) -> float:
-    """Return the logarithm of the odds that a hit is meant, within `MAX_ODDS` either way.
+    """Return the logarithm of the odds that a hit is the entry meant, within `MAX_ODDS` either way.
 
-    By Bayes' rule, its evidence counts against that of all other entries in the store and in an imagined
-    collection, since any of them can be meant.
+    `rivals` is the evidence of each hit that shares a term with it, including its own.
     """
-    # Entries without evidence have a likelihood ratio of 1 each, so their number is their sum.
-    without_evidence = max(documents - len(rivals), 0) + profile.background["documents"]
-    likelihood_ratios = sum(map(exp, rivals))
-    with_evidence = max(likelihood_ratios - exp(evidence), 0.0)  # without the hit itself
-    odds = evidence - log(with_evidence + without_evidence)
+    # By Bayes' rule, the odds are its likelihood ratio divided by the sum of all other entries' ratios.
+    rival_ratios = sum(map(exp, rivals))
+    other_rival_ratios = max(rival_ratios - exp(evidence), 0.0)  # rounding may make it negative
+    # Any other entry has no evidence, so its ratio is 1. Those of an imagined collection count as well.
+    non_rivals = max(documents - len(rivals), 0) + profile.background["documents"]
+    odds = evidence - log(other_rival_ratios + non_rivals)
     return min(max(odds, -MAX_ODDS), MAX_ODDS)
 
 
@@ -463,11 +467,11 @@ def describe_request(likeliest: Candidate, part: Part) -> dict[str, float]:
 
     `likeliest` is the part's likeliest hit. The module's docstring explains the features.
     """
-    # Among other sentences, one with a full stop is likelier talk than one that asks.
+    # A statement among several sentences is probably talk. Alone, it may be a request: then this is 0.
     statements = log(part.sentence_count) if part.is_statement else 0.0
     matched = min(_count_uncommon(likeliest, part), MAX_MATCHED)
     return {
-        "parts": log(part.part_count),
+        "parts": log(part.part_count),  # of the whole prompt
         "statements": statements,
         "matched": float(matched),
     }
@@ -771,13 +775,17 @@ class Wording:
 
 def _may_say_the_same(newer: str, older: str) -> bool:
     """Check with a sample of words whether the newer text can contain most of the older one."""
+    # `_find_word` includes the spaces around a word, so that only whole words match.
     older_text = f" {older} "
     newer_text = f" {newer} "
     missing_count = 0
     for number in range(_SAMPLE_WORDS):
         position = number * len(older) // _SAMPLE_WORDS  # evenly distributed
-        word = _find_word(older_text, position)
-        is_missing = word not in newer_text and not word.isspace()
+        spaced_word = _find_word(older_text, position)
+        is_blank = (
+            spaced_word.isspace()
+        )  # there's no word: an empty title or body leaves two spaces
+        is_missing = spaced_word not in newer_text and not is_blank
         if is_missing:
             missing_count += 1
         if missing_count > _MAX_MISSING_WORDS:

@@ -131,19 +131,20 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
             connection = _open_read_only(path)
             facts = read_facts(connection)
 
-        is_of_store = facts.get("root") == root
-        has_same_rules = facts.get("read_by") == reading_fingerprint(profiles)
-        if is_of_store and has_same_rules:
+        is_for_this_store = facts.get("root") == root
+        has_current_rules = facts.get("read_by") == reading_fingerprint(profiles)
+        if is_for_this_store and has_current_rules:
             index = Index(connection, root, profiles, path)
             index.load(facts)
             _update(index, patience)
             return index
     except BaseException as error:
-        if not index_file.is_damage(error):
-            connection.close()
-            raise
+        connection.close()
+        if index_file.is_damage(error):
+            return None
+        raise
 
-    # The file is damaged, or made for another store or with other rules.
+    # It was made for another store, or the rules for reading files have changed.
     connection.close()
     return None
 
@@ -164,7 +165,7 @@ def _update(index: Index, patience: float | None) -> None:
     must_list_all = changed_paths is None
     has_changes = must_list_all or changed_paths or file_numbers
     if has_changes or index.pending_count:
-        from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them
+        from judgekit.retrieval import update  # noqa: PLC0415 - most queries find no change
 
         update.refresh(index, changed_paths, file_numbers, patience=patience)
 
@@ -212,6 +213,7 @@ def _load_version(connection: Connection, index: Index, path: str, version: int)
         return None
 
     earlier = Index(connection, index.root, index.profiles, path)
+    # The earlier index's notes tell the user how many files the new one still has to read.
     earlier.load_earlier(facts, version, index.pending_count)
     return earlier
 
@@ -234,12 +236,12 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
     """
     # A small file stores the position for the next query.
     position_path = f"{index.path}.turn"
-    last_file, last_folder, queries = _read_position(position_path)
-    queries += 1  # the number of queries since everything was listed
+    last_file, last_folder, queries_since_listing = _read_position(position_path)
+    queries_since_listing += 1
 
-    was_listed = bool(index.kind)
-    if not was_listed:  # everything is new
-        _write_position(position_path, last_file, last_folder, queries)
+    is_unlisted = not index.kind  # an index gets its kind when the files are first listed
+    if is_unlisted:
+        _write_position(position_path, last_file, last_folder, queries_since_listing)
         return None, []
 
     watched_rows, last_folder = _read_next_watched(index, last_folder)
@@ -249,13 +251,14 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
     file_numbers = [number for number, _ in differing_files]
     changed_paths += _find_folders_of_missing(index, differing_files)
 
-    is_lap_done = last_file == 0 and queries >= QUERIES_PER_LAP
-    if is_lap_done:
-        # List everything from time to time, whatever the folders' times are.
+    # Some file systems don't change a folder's time with its content, so list everything from time to time.
+    is_end_of_files = last_file == 0
+    must_list_all = is_end_of_files and queries_since_listing >= QUERIES_PER_LAP
+    if must_list_all:
         _write_position(position_path, last_file, last_folder, queries=0)
         return None, file_numbers
 
-    _write_position(position_path, last_file, last_folder, queries)
+    _write_position(position_path, last_file, last_folder, queries_since_listing)
     return changed_paths, file_numbers
 
 
@@ -343,11 +346,13 @@ def _write_position(path: str, file: int, folder: int, queries: int) -> None:
 def _list_differing(
     rows: Iterable[tuple[int, str, int, int, int, int]], root: str
 ) -> list[tuple[int, str]]:
-    """Return the numbers and paths of files that changed, or may have."""
+    """Return the numbers and paths of files that may have changed."""
     differing = []
     for number, file_path, size, mtime, inode, read_at in rows:
         is_changed = index_file.read_stamp(f"{root}/{file_path}") != (size, mtime, inode)
-        if is_changed or not index_file.is_sure(mtime, read_at):
+        # A file read right after a change may have changed again without getting a new time.
+        is_sure = index_file.is_sure(mtime, read_at)
+        if is_changed or not is_sure:
             differing.append((number, file_path))
     return differing
 
@@ -355,9 +360,10 @@ def _list_differing(
 def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> list[str]:
     """Find the folders of indexed files that are missing on disk, to list these folders again.
 
-    `rows` contain each file's number and path. If a path in the index is wrong, the actual file isn't in it,
-    and the folder's time doesn't show that.
+    `rows` contain each file's number and path.
     """
+    # A file also seems missing if the index has a wrong path for it. The folder's time is unchanged then, so
+    # without this, the folder wouldn't be listed and the file never found.
     folders: list[str] = []
     for number, file_path in rows:
         exists = os.path.isfile(f"{index.root}/{file_path}")
@@ -397,13 +403,14 @@ def _add_outdated(index: Index, rows: Iterable[tuple[Any, ...]]) -> None:
 
 
 def _reread(index: Index, changed_rows: list[tuple[int, str]]) -> bool:
-    """Read changed files again, and the folders of missing ones. Returns whether the index changed."""
-    from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them; most queries do not
+    """Read changed files again, and list the folders of missing ones. Returns whether the index changed."""
+    from judgekit.retrieval import update  # noqa: PLC0415 - most queries find no change
 
+    # Look these up first, because `reread` removes missing files from the index.
     folders = _find_folders_of_missing(index, changed_rows)
     is_different = update.reread(index, changed_rows)
     if folders:
-        update.refresh(index, folders, ())
+        update.refresh(index, folders, file_numbers=())
         return True
     return is_different
 
@@ -430,22 +437,22 @@ def refresh_file(path: str, profiles: Profiles) -> list[str]:
 
 
 def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
-    """Update a file in the index of the store at `root`. Returns False for an incomplete index."""
+    """Update a file in the index of the store at `root`. Returns whether that was possible."""
     index = _open_or_replace(root, profiles, EDIT_SECONDS, anew=False)
     if index is None:
         return False
 
-    is_whole = not index.pending_count
     relative_path = os.path.relpath(real_path, root).replace(os.sep, "/")
     try:
-        if is_whole:
-            recheck(index, [relative_path])
+        if index.pending_count:  # later queries read the missing files, and this one with them
+            return False
+        recheck(index, [relative_path])
     except (index_file.sqlite.DatabaseError, *SPOILT_DATA_ERRORS):
         return False  # the next prompt will rebuild the index
     finally:
         index.close()
 
-    return is_whole
+    return True
 
 
 def describe_index(root: str, profiles: Profiles) -> dict[str, Any]:
@@ -506,19 +513,22 @@ def _describe_content(path: str, root: str, profiles: Profiles) -> dict[str, Any
     finally:
         connection.close()
 
-    # An index of another store or with other rules will be replaced.
-    has_same_rules = own_facts["read_by"] == reading_fingerprint(profiles)
-    is_ours = own_facts["root"] == root and has_same_rules
+    # An index that's for another store, or read by other rules, will be replaced.
+    has_current_rules = own_facts["read_by"] == reading_fingerprint(profiles)
+    is_for_this_store = own_facts["root"] == root
     is_complete = own_facts["pending"] == 0
-    is_usable = is_ours and is_complete
+    is_usable = has_current_rules and is_for_this_store and is_complete
+    is_current = is_usable and not _has_changed_on_disk(root, files, watched)
+
+    updated_seconds = own_facts["updated"] / 1e9  # from nanoseconds
     return {
         "kind": own_facts["kind"] or None,
         "entries": own_facts["size"],
         "files": len(files),
         "pending": own_facts["pending"],
         "problems": [text for (text,) in problems],
-        "updated": own_facts["updated"] / 1e9 or None,  # from nanoseconds
-        "stale": not is_usable or _has_changed_on_disk(root, files, watched),
+        "updated": updated_seconds or None,
+        "stale": not is_current,
     }
 
 

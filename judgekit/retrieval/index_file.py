@@ -71,22 +71,22 @@ PROBLEMS = (
 
 
 class _OneFunction:
-    """All that `_sqlite3` needs from `functools`: the decorator for a connection's statement cache."""
+    """Stands in for `functools`, whose import takes long. `_sqlite3` needs only this function from it."""
 
     @staticmethod
     def lru_cache(_size: int) -> Callable[[Any], Any]:
-        """Stand in for `functools.lru_cache`.
+        """Make a decorator that caches a function's results without dropping any.
 
-        All results are kept, because a connection is open for one search only.
+        The results are the prepared statements of a connection, which is open for one search, so they're few.
         """
 
         def remember(prepare: Callable[[str], Any]) -> Callable[[str], Any]:
-            prepared: dict[str, Any] = {}
+            statement_by_sql: dict[str, Any] = {}
 
-            def prepare_once(text: str) -> Any:  # noqa: ANN401 - what `prepare` returns
-                if text not in prepared:
-                    prepared[text] = prepare(text)
-                return prepared[text]
+            def prepare_once(sql: str) -> Any:  # noqa: ANN401 - what `prepare` returns
+                if sql not in statement_by_sql:
+                    statement_by_sql[sql] = prepare(sql)
+                return statement_by_sql[sql]
 
             return prepare_once
 
@@ -277,8 +277,8 @@ def read_stamp(path: str, *, folder: bool = False) -> Stamp | None:
     if folder:
         return _clamp(status.st_ctime_ns), mtime, _cut_bits(status.st_ino)
 
-    # Tools can set a file's mtime, but not its ctime, and may replace it by another inode. XOR combines inode
-    # and ctime into a number that changes with either.
+    # A tool can change a file and set its mtime back, but it can't set the ctime. A tool that replaces the
+    # file changes the inode. A stamp has one number for both, so combine them.
     inode_and_ctime = status.st_ino ^ status.st_ctime_ns
     return _clamp(status.st_size), mtime, _cut_bits(inode_and_ctime)
 
@@ -362,10 +362,12 @@ def is_damage(error: BaseException) -> bool:
 
 def has_error_code(error: BaseException, codes: Sequence[int]) -> bool:
     """Whether an error is from SQLite and has one of these codes."""
-    # Errors by Python's own module have no code: treat them as 1, SQLITE_ERROR. Ignore the higher bits of
-    # extended codes.
-    code = getattr(error, "sqlite_errorcode", 1) & 0xFF
-    return isinstance(error, sqlite.DatabaseError) and code in codes
+    if not isinstance(error, sqlite.DatabaseError):
+        return False
+    # Errors that Python's module raises by itself have no code. Treat them as 1, SQLITE_ERROR.
+    code = getattr(error, "sqlite_errorcode", 1)
+    primary_code = code & 0xFF  # the higher bits are details
+    return primary_code in codes
 
 
 def find_index_file(root: str, version: int = VERSION) -> str | None:

@@ -129,7 +129,7 @@ def make_single_part(prompt: str, *languages: Language) -> list[Part]:
 
 
 def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
-    """Split a sentence into parts: itself and its clauses, or overlapping windows if it's long.
+    """Split a sentence into parts: the whole sentence, or overlapping windows of a long one, and its clauses.
 
     `pieces` are the words with their punctuation. Without any terms, there are no parts.
     """
@@ -143,14 +143,16 @@ def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
     last_piece = pieces[-1]
     is_statement = last_piece.rstrip(_CLOSING_MARKS).endswith(_STATEMENT_END_MARKS)
     parts = []
-    passages = _list_clause_passages(clauses, len(sentence))
+    windows: list[list[_Word]] = []
     if _is_short(sentence):
-        text = " ".join(pieces)  # includes words without terms at both ends
+        # Keep the words without terms at both ends, which `_join_pieces` would drop.
+        text = " ".join(pieces)
         parts.append(Part(text, _list_terms(sentence), is_statement=is_statement))
     else:
-        passages = _list_windows(sentence) + passages
+        windows = _list_windows(sentence)
 
-    for passage in passages:
+    clause_passages = _list_clause_passages(clauses, len(sentence))
+    for passage in windows + clause_passages:
         text = _join_pieces(pieces, passage)
         parts.append(Part(text, _list_terms(passage), is_statement=is_statement))
     return parts
@@ -205,27 +207,28 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
 
 def _make_words(piece_number: int, token: str, token_terms: list[Term]) -> list[_Word]:
     """Convert a token to a word, or to several in a script without spaces."""
-    is_cut = not token.isascii() and terms.has_runs(token)
-    if is_cut:
+    # Terms in these scripts and in Hangul are pieces of words.
+    has_pieces = not token.isascii() and terms.has_runs(token)
+    if has_pieces:
         return _split_token(piece_number, token, token_terms)
     return [_Word(piece_number, token_terms)]
 
 
-def _split_token(piece_number: int, token: str, piece_terms: list[Term]) -> list[_Word]:
-    """Convert a token in Hangul, or in a script without spaces, to words.
+def _split_token(piece_number: int, token: str, token_terms: list[Term]) -> list[_Word]:
+    """Convert a token in Hangul, or in a script without spaces, to words. Its terms are pieces of words.
 
-    A Hangul token is one word. In a script without spaces, a token can be a whole sentence, so
-    `PAIRS_PER_WORD` of its terms, which are pairs of characters, count as a word.
+    A Hangul token is one word, with a term for each of its beginnings. In a script without spaces, a token
+    can be a whole sentence of character pairs, so `PAIRS_PER_WORD` of them make a word.
     """
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts don't need it
 
     is_hangul = not scripts.is_unspaced(token)
     if is_hangul:
-        return [_Word(piece_number, piece_terms, is_cut=True)]
+        return [_Word(piece_number, token_terms, is_cut=True)]
 
     words = []
-    for start in range(0, len(piece_terms), PAIRS_PER_WORD):
-        word_terms = piece_terms[start : start + PAIRS_PER_WORD]
+    for start in range(0, len(token_terms), PAIRS_PER_WORD):
+        word_terms = token_terms[start : start + PAIRS_PER_WORD]
         words.append(_Word(piece_number, word_terms, is_cut=True))
     return words
 
@@ -242,11 +245,12 @@ def _list_terms(words: list[_Word]) -> list[Term]:
 def _is_short(words: list[_Word]) -> bool:
     """Whether words have few enough terms to be searched together.
 
-    A word that's cut into pieces counts as one term, though each piece is one.
+    A word that's cut into pieces has a term for each piece, but these count as one.
     """
-    whole_words = [word for word in words if not word.is_cut]
-    first_pieces = {word.terms[0].text for word in words if word.is_cut}
-    term_count = len(_list_terms(whole_words)) + len(first_pieces)
+    uncut_words = [word for word in words if not word.is_cut]
+    # A cut word's first term stands for all its terms, so a repeated word counts once.
+    first_terms = {word.terms[0].text for word in words if word.is_cut}
+    term_count = len(_list_terms(uncut_words)) + len(first_terms)
     return term_count <= MAX_WHOLE_TERMS
 
 

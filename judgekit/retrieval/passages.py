@@ -39,13 +39,15 @@ class Passage:
     def __init__(
         self, line: int, start: int, end: int, words: int, heading: str, titles: str
     ) -> None:
-        self.line_number = line  # in the file; 0 if the text's lines aren't the file's
-        # Its characters in the entry's stemmed body
+        # The section's line in the file; 0 if the text's lines aren't the file's.
+        self.line_number = line
+        # The section's place in the entry's stemmed body, in characters. `end` is exclusive.
         self.start = start
         self.end = end
-        self.heading = heading  # with those above it, as they're written
-        self.heading_stems = titles  # the stems of these headings
-        self.word_count = words + len(titles.split())  # in words; `words` are those of its text
+        self.heading = heading  # the section's heading after those above it, as written
+        self.heading_stems = titles  # the stems of `heading`
+        heading_words = len(titles.split())
+        self.word_count = words + heading_words  # the words of the section's text and headings
         self.frequencies: dict[int, float] = {}  # by term number
         self.title_terms: set[int] = set()  # the numbers of the terms in `heading_stems`
 
@@ -90,14 +92,18 @@ def _count_in_bodies(
     occurrences: Iterable[tuple[int, float]],
     body_weight: float,
 ) -> None:
-    """Count term `number`, given its sorted and weighted positions, in each section's part of the body."""
-    first_number = 0  # the first section that doesn't end before the position
-    for position, weight in occurrences:
-        while first_number < len(passages) and passages[first_number].end <= position:
-            first_number += 1
+    """Count term `number` in each section's part of the body.
 
-        for passage_number in range(first_number, len(passages)):
-            passage = passages[passage_number]
+    `occurrences` are the term's positions and weights. They and the sections are sorted.
+    """
+    first_index = 0  # the first section that doesn't end before the current position
+    for position, weight in occurrences:
+        while first_index < len(passages) and passages[first_index].end <= position:
+            first_index += 1
+
+        # All later sections end after the position, too.
+        for index in range(first_index, len(passages)):
+            passage = passages[index]
             if passage.start > position:
                 break
             frequency_before = passage.frequencies.get(number, 0.0)

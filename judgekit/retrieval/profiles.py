@@ -152,12 +152,16 @@ class RetrievalProfileFile(Strict):
 
 
 def read_profile(kind: str, project: Path | None = None) -> RetrievalProfileFile:
-    """Read a kind's profile: the project's, the user's, or else the bundled one. Raises `ConfigError`."""
+    """Read a kind's profile: the project's, the user's, or else the bundled one.
+
+    Raises `ConfigError` if the file is invalid, or for another kind.
+    """
     path = find(kind, project)
     profile = yamlfile.read_model(
         path, RetrievalProfileFile, version_key="retrieval", max_bytes=yamlfile.CONFIG_BYTES
     )
-    if profile.retrieval != kind:
+    stated_kind = profile.retrieval
+    if stated_kind != kind:
         raise ConfigError(f"expected {kind!r}, as the file is named", path=path, key="retrieval")
     return profile
 
@@ -165,11 +169,14 @@ def read_profile(kind: str, project: Path | None = None) -> RetrievalProfileFile
 def compile_profiles(project: Path | None = None) -> dict[str, Any]:
     """Compile profiles to plain data for `compiled.Profiles`; raises `ConfigError`."""
     profiles = {kind: read_profile(kind, project) for kind in scan.SOURCE_BY_KIND}
+
     language_names = _list_language_names(project)
+    # If a profile names a language without a file, reading that language raises an error.
     language_names.update(profile.language for profile in profiles.values())
     languages = {}
     for name in sorted(language_names):
         languages[name] = _compile_language(read_language(name, project))
+
     plain_profiles = {}
     for kind, profile in profiles.items():
         plain_profiles[kind] = profile.model_dump(mode="json", exclude={"retrieval", "title"})
@@ -213,17 +220,19 @@ def _is_language(path: Path) -> bool:
 
 
 def _compile_language(file: LanguageFile) -> dict[str, Any]:
-    """Compile a language to data for `compiled.Language`, without accents."""
+    """Compile a language to data for `compiled.Language`. Its words lose their accents."""
     form_pairs = _list_irregular_forms(file)
     stop_words = list(dict.fromkeys(map(fold, file.stop)))  # without duplicates
-    steps = None  # the stemmer's, if the language has its own
+    abbreviations = {short: "|".join(words) for short, words in file.abbreviations.items()}
+
+    # A language without its own stemmer uses the one for English.
+    stemmer_steps = None
     if file.endings is not None:
-        steps = [_compile_step(step) for step in file.endings]
+        stemmer_steps = [_compile_step(step) for step in file.endings]
 
     # The fingerprint covers only the rules that affect the index.
-    rules_of_index = repr((sorted(stop_words), form_pairs, file.abbreviations, steps))
-    checksum = zlib.crc32(rules_of_index.encode())
-    abbreviations = {short: "|".join(words) for short, words in file.abbreviations.items()}
+    indexing_rules = (sorted(stop_words), form_pairs, file.abbreviations, stemmer_steps)
+    checksum = zlib.crc32(repr(indexing_rules).encode())
     return {
         "fingerprint": f"{checksum:08x}",
         "stop": " ".join(stop_words),
@@ -233,7 +242,7 @@ def _compile_language(file: LanguageFile) -> dict[str, Any]:
         "min_prefix": file.prefix.min_length,
         "irregular": " ".join(f"{form} {base}" for form, base in form_pairs),
         "abbreviations": abbreviations,
-        "endings": steps,
+        "endings": stemmer_steps,
     }
 
 

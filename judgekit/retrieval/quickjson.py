@@ -31,17 +31,17 @@ _scan = make_scanner(_context)
 
 
 def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value
-    """Parse JSON. Escaped NULs in it become spaces. Raises `ValueError` if it's invalid."""
+    """Parse JSON, reading escaped NULs as spaces. Raises `ValueError` if it's invalid."""
     text = text.encode("utf-8", "replace").decode("utf-8")  # without lone surrogates
-    text = text.replace("\\u0000", "\\u0020").strip(_BLANKS)
+    text = text.replace("\\u0000", "\\u0020")  # paths and SQLite texts can't contain NULs
+    text = text.strip(_BLANKS)
     try:
         value, end = _scan(text, 0)
-    # The C code raises SystemError if it can't find the `json` module for its actual error.
     except (ValueError, StopIteration, RecursionError, SystemError):
+        # A SystemError is invalid JSON, too: without the `json` module, the C code can't raise its own error.
         raise ValueError("not valid JSON") from None
 
-    has_more_after = end != len(text)
-    if has_more_after:
+    if end != len(text):  # something follows the value
         raise ValueError("not valid JSON")
 
     # Escapes can put lone surrogates into the value, too.
