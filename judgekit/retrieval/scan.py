@@ -104,20 +104,20 @@ class Store:
     def list(self, relative: str) -> Listing:
         """List the files and subfolders directly in the folder `relative` ("" is the root).
 
-        A folder that is unreadable, or a link out of the store, gets a problem instead of files.
+        If the folder can't be read, or is a link out of the store, the listing has a problem and no files.
         """
         path = f"{self.root}/{relative}" if relative else self.root
         # Take the stamp before listing, so that a change in between results in another stamp.
         read_at = index_file.clock()
         stamp = index_file.read_stamp(path, folder=True)
         listing = Listing(stamp, read_at)
-        if relative:
-            leads_out = os.path.islink(path) and not self._check_inside(relative, listing)
-            if leads_out:
-                return listing
-        else:
-            # The root also reports problems with the store's own list.
+
+        is_root = not relative
+        if is_root:
+            # A store can have its own list of its entries. Report the problems with it once.
             listing.problems += self._read_own_list().problems
+        elif os.path.islink(path) and not self._check_inside(relative, listing):
+            return listing  # `_check_inside` has added the problem
 
         try:
             with os.scandir(path) as directory_entries:
@@ -131,23 +131,27 @@ class Store:
 
         return listing
 
-    def _list_entry(self, relative: str, entry: os.DirEntry[str], listing: Listing) -> None:
+    def _list_entry(
+        self, relative: str, directory_entry: os.DirEntry[str], listing: Listing
+    ) -> None:
         """Add a file or subfolder of `relative` to its listing, if the store's rules allow it."""
-        is_hidden = entry.name.startswith(".")
-        if is_hidden or not _is_printable(entry.name):
+        name = directory_entry.name
+        is_hidden = name.startswith(".")
+        if is_hidden or not _is_printable(name):
             return
 
-        name = f"{relative}/{entry.name}" if relative else entry.name
-        is_folder = self._is_folder(name, entry, listing)
-        may_be_ignored = name not in STORE_FILE_NAMES
-        if may_be_ignored and is_ignored(self.patterns, name, folder=is_folder):
+        path = f"{relative}/{name}" if relative else name
+        is_folder = self._is_folder(path, directory_entry, listing)
+        # Files that describe the store can't be ignored.
+        is_store_file = path in STORE_FILE_NAMES
+        if not is_store_file and is_ignored(self.patterns, path, folder=is_folder):
             return
 
         if is_folder:
-            if self._may_lead_to_entries(name):
-                listing.folders.append(name)
-        elif self._may_be_entry(relative, entry.name):
-            self._add_file(name, entry, listing)
+            if self._may_lead_to_entries(path):
+                listing.folders.append(path)
+        elif self._may_be_entry(relative, name):
+            self._add_file(path, directory_entry, listing)
 
     def _may_be_entry(self, folder: str, name: str) -> bool:
         """Whether a file in a folder ("" is the root) can be an entry of this kind of store, by its name."""
@@ -179,48 +183,52 @@ class Store:
                 return True
         return False
 
-    def _is_folder(self, path: str, entry: os.DirEntry[str], listing: Listing) -> bool:
-        """Whether an entry is a folder to list. Only folders for records may be links."""
-        if entry.is_dir(follow_symlinks=False):
+    def _is_folder(self, path: str, directory_entry: os.DirEntry[str], listing: Listing) -> bool:
+        """Whether a directory entry is a folder to list. Only folders for records may be links."""
+        if directory_entry.is_dir(follow_symlinks=False):
             return True
 
         may_be_link = self.source.LINKED_FOLDERS and path in self.record_folders
-        is_allowed_link = may_be_link and entry.is_symlink()
+        is_allowed_link = may_be_link and directory_entry.is_symlink()
         if not is_allowed_link:
             return False
 
         # A link that leads out of the store isn't followed, and is a problem in the listing.
-        return os.path.isdir(entry.path) and self._check_inside(path, listing)
+        return os.path.isdir(directory_entry.path) and self._check_inside(path, listing)
 
-    def _add_file(self, name: str, entry: os.DirEntry[str], listing: Listing) -> None:
+    def _add_file(self, path: str, directory_entry: os.DirEntry[str], listing: Listing) -> None:
         """Add a file to the listing, unless it's outside the store or there are too many."""
-        if not self._is_file_inside(name, entry, listing):
+        if not self._is_file_inside(path, directory_entry, listing):
             return
 
-        stamp = index_file.read_stamp(entry.path)
+        stamp = index_file.read_stamp(directory_entry.path)
         if stamp is None:  # it was just deleted
             return
 
-        self.files_left -= 1
-        is_first_without_room = self.files_left == -1
-        if self.files_left >= 0:
-            listing.files[name] = stamp
-        elif is_first_without_room:  # report this only once
+        if self.files_left > 0:
+            listing.files[path] = stamp
+        elif self.files_left == 0:  # below 0, it has been reported
             problem = f"more than {MAX_FILES:,} files; the rest is ignored"
             listing.problems.append(f"{self.root}: {problem}")
+        self.files_left -= 1
 
-    def _is_file_inside(self, name: str, entry: os.DirEntry[str], listing: Listing) -> bool:
-        """Whether an entry is a file, or a link to a file in the store. A link out of it is a problem."""
+    def _is_file_inside(
+        self, path: str, directory_entry: os.DirEntry[str], listing: Listing
+    ) -> bool:
+        """Whether a directory entry is a file, or a link to a file in the store.
+
+        A link out of the store is a problem in the listing.
+        """
         try:
-            is_file = entry.is_file()
-            is_link = entry.is_symlink()
+            is_file = directory_entry.is_file()
+            is_link = directory_entry.is_symlink()
         except OSError:  # e.g. a link to itself
             return False
 
         if not is_file:
             return False
         if is_link:
-            return self._check_inside(name, listing)  # adds the problem
+            return self._check_inside(path, listing)
         return True
 
     def _check_inside(self, relative: str, listing: Listing) -> bool:

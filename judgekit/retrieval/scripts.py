@@ -78,13 +78,15 @@ class _WordTable(dict[int, str]):
         if len(self) >= _MAX_CACHED_CHARS:
             self.clear()
         char = chr(code)
+        is_skin_tone = _is_in_blocks(code, (_SKIN_TONE_BLOCK,))
+        is_emoji = _is_in_blocks(code, _EMOJI) and not is_skin_tone
         if code < len(_ASCII_WORD_TABLE):  # an ASCII character
             replacement = _ASCII_WORD_TABLE[code]
-        elif _is_in_blocks(code, _EMOJI) and not _is_in_blocks(code, (_SKIN_TONE_BLOCK,)):
-            replacement = f" {char} "
+        elif is_emoji:
+            replacement = f" {char} "  # each emoji is a word
         elif char.isalnum() or _is_mark(char):
             replacement = char
-        else:
+        else:  # also a skin tone, so that an emoji is the same word in every tone
             replacement = " "
 
         self[code] = replacement
@@ -132,7 +134,8 @@ def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
     `before_dot` are strings such as `(.` in which the dot can start a word.
     """
     marked = _keep_signs(text, before_dot)
-    # The ASCII table suits most texts, and is ten times faster.
+    # Both tables turn placeholders back into signs. The one for ASCII suits most texts, and is ten times
+    # faster.
     table = _ASCII_WORD_TABLE if text.isascii() else _WORD_TABLE
     pieces = marked.translate(table).split()
     has_no_signs = marked is text  # then `_keep_signs` returns the same object
@@ -144,6 +147,7 @@ def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
     for piece in pieces:
         words.append(piece)
         bare = piece.strip(signs)
+        # A single letter, such as the C of `C#`, would match too much.
         if len(bare) > 1 and bare != piece:
             words.append(bare)
 
@@ -151,13 +155,18 @@ def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
 
 
 def split_tokens(text: str, joiners: str, before_dot: Sequence[str]) -> list[str]:
-    """Split text into words as written. Words connected by `joiners` stay together."""
+    """Split text into words without changing them. Words connected by `joiners` stay together.
+
+    `before_dot` are strings such as `(.` in which the dot can start a word.
+    """
     if joiners not in _TABLE_BY_JOINERS:
         _TABLE_BY_JOINERS[joiners] = _TokenTable(joiners)
+    table = _TABLE_BY_JOINERS[joiners]
     marked = _keep_signs(text, before_dot)
     tokens = []
-    for piece in marked.translate(_TABLE_BY_JOINERS[joiners]).split():
-        token = piece.strip(joiners).translate(_SIGN_BY_PLACEHOLDER)
+    for piece in marked.translate(table).split():
+        marked_token = piece.strip(joiners)
+        token = marked_token.translate(_SIGN_BY_PLACEHOLDER)
         if token:
             tokens.append(token)
     return tokens
@@ -228,18 +237,18 @@ def _mark_before_words(
 ) -> None:
     """Add the positions where a dot starts a word, as in `.NET`, to `mark_by_position`.
 
-    Such a dot is at the start of the text or after a character in `before_dot`, and before a letter.
+    Such a dot starts the text or ends one of the pairs in `before_dot`, such as `(.`. A letter follows it.
     """
     if text.startswith(".") and text[1:2].isalpha():
         mark_by_position[0] = _PLACEHOLDER_BY_SIGN["."]
-    for char_and_dot in before_dot:
-        start = text.find(char_and_dot)
+    for pair in before_dot:
+        start = text.find(pair)
         while start >= 0:
             dot = start + 1
             next_char = text[dot + 1 : dot + 2]
-            if text.startswith(".", dot) and next_char.isalpha():
+            if next_char.isalpha():
                 mark_by_position[dot] = _PLACEHOLDER_BY_SIGN["."]
-            start = text.find(char_and_dot, dot)
+            start = text.find(pair, dot)
 
 
 def has_runs(word: str) -> bool:
@@ -283,11 +292,12 @@ def list_index_forms(script: int, run: str) -> list[str]:
 
 
 def list_query_forms(script: int, run: str) -> list[str]:
-    """List the terms to query for a run. A single character is queried as a prefix."""
+    """List the terms to query for a run of Hangul, or of a script without spaces."""
     if script == HANGUL:
         return list_prefixes(run)
-    is_single = len(run) == 1
-    return [run] if is_single else _list_pairs(run)
+    if len(run) == 1:
+        return [run]  # the query finds the indexed pairs that start with it
+    return _list_pairs(run)
 
 
 def _list_pairs(run: str) -> list[str]:
@@ -309,8 +319,8 @@ def list_prefixes(run: str) -> list[str]:
 
 
 def measure_run_share(text: str) -> float:
-    """Return the fraction of characters in scripts that are split into pairs or beginnings."""
-    if not text or max(text) < FIRST_SPECIAL_SCRIPT_CHAR:
+    """Return the fraction of characters in Hangul and in scripts without spaces."""
+    if not text or max(text) < FIRST_SPECIAL_SCRIPT_CHAR:  # a shortcut for most texts
         return 0.0
     count = sum(_SCRIPT_BY_CHAR[char] != SPACED_SCRIPT for char in text)
     return count / len(text)

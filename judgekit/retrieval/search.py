@@ -129,13 +129,17 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
 
 
 def _merge_stores(ranked: RankedCandidates) -> None:
-    """Sort the hits of several stores, and drop repeated files and equal notes."""
-    hit_by_file: dict[str, Candidate] = {}
+    """Merge the results of several stores: sort the hits, and drop repeated files and equal notes.
+
+    Hits that say the same are folded into the newest of them.
+    """
+    best_hit_by_file: dict[str, Candidate] = {}
     for hit in sorted(ranked.candidates, key=_sort_key):
-        if hit.file not in hit_by_file:
-            hit_by_file[hit.file] = hit
-    folded = confidence.fold_alike(list(hit_by_file.values()))
-    ranked.candidates[:] = sorted(folded, key=_sort_key)
+        if hit.file not in best_hit_by_file:
+            best_hit_by_file[hit.file] = hit
+    folded_hits = confidence.fold_alike(list(best_hit_by_file.values()))
+    # Sort again, since a hit gets the highest confidence of those folded into it.
+    ranked.candidates[:] = sorted(folded_hits, key=_sort_key)
     ranked.notes[:] = dict.fromkeys(ranked.notes)
 
 
@@ -159,13 +163,14 @@ def _move_pinned(
 
 
 def _note_missing_pins(
-    ranked: RankedCandidates, pins: Sequence[str], pinned: Collection[str]
+    ranked: RankedCandidates, pins: Sequence[str], found_pins: Collection[str]
 ) -> None:
     """Add a note about each pin that matches no memory in the searched stores."""
     for pin in pins:
-        if pin not in pinned:
-            ranked.pin_by_note[f"retrieval.pin: {pin!r}: {_MISSING_PIN_MESSAGE}"] = pin
-    ranked.notes += ranked.pin_by_note
+        if pin not in found_pins:
+            note = f"retrieval.pin: {pin!r}: {_MISSING_PIN_MESSAGE}"
+            ranked.pin_by_note[note] = pin
+    ranked.notes += ranked.pin_by_note.keys()
 
 
 def describe_missing_roots(roots: Sequence[str], project: str) -> list[str]:
@@ -190,26 +195,35 @@ def describe_missing_roots(roots: Sequence[str], project: str) -> list[str]:
 
 
 def may_be_searched(root: str, folder: str, project_prefix: str, trusted: Collection[str]) -> bool:
-    """Whether the real path `folder` of `root` is inside the project or allowed by the user.
+    """Whether a root is inside the project, or the user has allowed it.
 
-    `project_prefix` is the project's real path with a separator.
+    `folder` is the root's real path. `project_prefix` is the project's, with a separator at the end.
     """
     if (folder + os.sep).startswith(project_prefix):
         return True
+    if _is_in_main_worktree(folder, project_prefix):
+        return True
+
+    if root not in trusted:
+        return False
+    is_absolute = root == AUTO_ROOT or os.path.isabs(os.path.expanduser(root))
+    if is_absolute:
+        return True
+    # A relative root that leads out of the project without `..` goes through a link in it. The link may have
+    # come with a clone, so the user hasn't allowed its target.
+    first_folder, *_ = os.path.normpath(root).split(os.sep)
+    return first_folder == os.pardir
+
+
+def _is_in_main_worktree(folder: str, project_prefix: str) -> bool:
+    """Whether the project is a linked worktree, and `folder` is in its main working tree."""
     from judgekit.retrieval import worktree  # noqa: PLC0415 - most stores are inside
 
-    # In a linked worktree, the main working tree belongs to the project as well.
-
     main = worktree.map_to_main_worktree(project_prefix.rstrip(os.sep))
-    if main is not None:
-        main_prefix = os.path.realpath(main).rstrip(os.sep) + os.sep
-        if (folder + os.sep).startswith(main_prefix):
-            return True
-    # A relative root inside the project could be a link that came with a clone, so it must lead upwards.
-    is_absolute = root == AUTO_ROOT or os.path.isabs(os.path.expanduser(root))
-    first_folder, *_ = os.path.normpath(root).split(os.sep)
-    leads_up = first_folder == os.pardir
-    return root in trusted and (is_absolute or leads_up)
+    if main is None:
+        return False
+    main_prefix = os.path.realpath(main).rstrip(os.sep) + os.sep
+    return (folder + os.sep).startswith(main_prefix)
 
 
 def resolve_root(root: str, project: str) -> str:
@@ -262,9 +276,9 @@ class _Search:
     ) -> list[Candidate] | None:
         """Find hits in the store at `root`; None if this Python has no full-text search.
 
-        A damaged index is built again. If the index can't be used, e.g. because it's locked, one in memory is
-        used instead.
+        After `patience` seconds, files that weren't read yet are skipped.
         """
+        pool = max(pool, limit)
         try:
             opened = index.open_index(root, self.profiles, patience=patience)
         except index_file.NoFullTextError as error:
@@ -274,33 +288,27 @@ class _Search:
             return None
 
         try:
-            return self._search_index(opened, limit, max(pool, limit))
+            return self._search_index(opened, limit, pool)
         except (sqlite.DatabaseError, *index_file.SPOILT_DATA_ERRORS) as error:
-            opened.connection.close()  # the file may be deleted next
-            if index_file.is_damage(error):  # some damage shows only in reading
-                opened = index.open_index(root, self.profiles, anew=True, patience=patience)
-            else:  # the file is fine, but e.g. locked
-                from judgekit.retrieval import update  # noqa: PLC0415 - only if the index is locked
-
-                opened = update.build_in_memory(root, self.profiles)
-            return self._search_index(opened, limit, max(pool, limit))
+            opened.connection.close()  # its file may be replaced
+            opened = self._open_other_index(root, error, patience)
+            return self._search_index(opened, limit, pool)
         finally:
             opened.close()
 
+    def _open_other_index(self, root: str, error: Exception, patience: float | None) -> Index:
+        """Rebuild a damaged index. If the index is fine but e.g. locked, build one in memory."""
+        if index_file.is_damage(error):  # some damage shows only in reading
+            return index.open_index(root, self.profiles, anew=True, patience=patience)
+
+        from judgekit.retrieval import update  # noqa: PLC0415 - only if the index is locked
+
+        return update.build_in_memory(root, self.profiles)
+
     def _search_index(self, opened: Index, limit: int, pool: int) -> list[Candidate]:
-        """Find hits in an open index, and collect the store's pins and notes.
-
-        If a hit's file has changed, its entry is read again and the search repeated.
-        """
+        """Find hits in an open index, and collect the store's pinned memories and notes."""
         is_quick = pool < bm25.POOL  # the prompt hook uses a smaller pool
-        languages = terms.choose_languages(
-            terms.shorten_prompt(self.text), opened.languages, opened.rare_languages
-        )
-        if is_quick:
-            query_parts = parts.parse(self.text, *languages)
-        else:
-            query_parts = parts.make_single_part(self.text, *languages)
-
+        query_parts = self._parse_query(opened, quick=is_quick)
         if not query_parts and not self.pins:
             return []
 
@@ -309,6 +317,8 @@ class _Search:
             opened.connection.execute("BEGIN")  # use one lock for all statements
             hits = bm25.match(opened, query_parts, pool, quick=is_quick)[:limit]
             opened.connection.execute("COMMIT")
+
+            # `recheck` reads those files again that changed after they were indexed. Then search once more.
             candidates = (*pinned.values(), *confidence.unfold_alike(hits))
             has_changed = index.recheck(
                 opened, [candidate.relative_path for candidate in candidates]
@@ -316,17 +326,25 @@ class _Search:
             if not has_changed:
                 break
 
+        # A changed file that couldn't be indexed again is outdated.
         for pin, candidate in pinned.items():
-            is_new = pin not in self.pinned  # the first store with the memory counts
+            is_new = pin not in self.pinned  # an earlier store has priority
             if is_new and candidate.relative_path not in opened.outdated_paths:
                 self.pinned[pin] = candidate
 
         self._add_notes(opened.notes())
         if opened.is_empty():
             self.ranked.empty_roots.append(opened.root)
-        return [
-            candidate for candidate in hits if candidate.relative_path not in opened.outdated_paths
-        ]
+        return [hit for hit in hits if hit.relative_path not in opened.outdated_paths]
+
+    def _parse_query(self, opened: Index, *, quick: bool) -> list[parts.Part]:
+        """Parse the query in the store's languages. Only in a quick search is it split into parts."""
+        languages = terms.choose_languages(
+            terms.shorten_prompt(self.text), opened.languages, opened.rare_languages
+        )
+        if quick:
+            return parts.parse(self.text, *languages)
+        return parts.make_single_part(self.text, *languages)
 
     def _find_pinned(self, opened: Index) -> dict[str, Candidate]:
         """Find each pin's memory in a store by path, by id, or by a path without ending."""
@@ -341,26 +359,15 @@ class _Search:
         self, connection: Connection, pin: str, root: str
     ) -> tuple[Any, ...] | None:
         """Find the row of the pinned memory in the store at `root`, or None."""
-        by_path = f"{_PINNED_MEMORY_QUERY} path = ?"
-        row: tuple[Any, ...] | None
         paths = self._list_paths(pin, root)
-        for path in paths:
-            row = connection.execute(by_path, (path,)).fetchone()
-            if row is not None:
-                return row
-
+        row = _find_row_by_path(connection, paths)
         # Without a folder, the pin can be an id.
-        if "/" not in pin:
-            by_id = f"{_PINNED_MEMORY_QUERY} id = ? ORDER BY path LIMIT 1"
-            row = connection.execute(by_id, (pin,)).fetchone()
-            if row is not None:
-                return row
-
-        for path in _add_endings(paths):
-            row = connection.execute(by_path, (path,)).fetchone()
-            if row is not None:
-                return row
-        return None
+        if row is None and "/" not in pin:
+            id_query = f"{_PINNED_MEMORY_QUERY} id = ? ORDER BY path LIMIT 1"
+            row = connection.execute(id_query, (pin,)).fetchone()
+        if row is None:
+            row = _find_row_by_path(connection, _add_endings(paths))
+        return row
 
     def _list_paths(self, pin: str, root: str) -> list[str]:
         """List the paths in the store at `root` that a pin can mean, relative to `root`.
@@ -378,16 +385,23 @@ class _Search:
     def find_by_keyword(self, root: str) -> list[Candidate]:
         """Find the store's entries with query words in their titles or tags.
 
-        Also collects the store's pins and notes.
+        Also collects the store's pinned memories and notes.
         """
         from judgekit.retrieval import scan  # noqa: PLC0415 - only without a full-text index
 
         profile, entries, notes = scan.read_entries(root, self.profiles)
         if not entries:
             self.ranked.empty_roots.append(root)
+        self._collect_pinned_entries(root, entries, profile)
+        self._add_notes(notes)
+        return match_keywords(entries, root, profile, self.text)
 
+    def _collect_pinned_entries(
+        self, root: str, entries: Sequence[tuple[str, Entry]], profile: Profile
+    ) -> None:
+        """Add the store's pinned memories to `self.pinned`."""
         for pin in self.pins:
-            if pin in self.pinned:  # the first store with the memory counts
+            if pin in self.pinned:  # an earlier store has priority
                 continue
 
             possible_paths = self._list_paths(pin, root)
@@ -398,14 +412,21 @@ class _Search:
                     self.pinned[pin] = _make_candidate(root, path, entry, profile)
                     break
 
-        self._add_notes(notes)
-        return match_keywords(entries, root, profile, self.text)
-
     def _add_notes(self, notes: list[str]) -> None:
         """Add a store's notes. Of many, add only the first and the number of the others."""
         self.ranked.notes += notes[:MAX_NOTES]
         if len(notes) > MAX_NOTES:
             self.ranked.notes.append(f"and {len(notes) - MAX_NOTES} more files with problems")
+
+
+def _find_row_by_path(connection: Connection, paths: Sequence[str]) -> tuple[Any, ...] | None:
+    """Find the row of the first path that's an active memory's in the index, or None."""
+    path_query = f"{_PINNED_MEMORY_QUERY} path = ?"
+    for path in paths:
+        row: tuple[Any, ...] | None = connection.execute(path_query, (path,)).fetchone()
+        if row is not None:
+            return row
+    return None
 
 
 def _add_endings(paths: Sequence[str]) -> list[str]:
@@ -427,38 +448,52 @@ def match_keywords(
     entries: Collection[tuple[str, Entry]], root: str, profile: Profile, prompt: str
 ) -> list[Candidate]:
     """Find the entries with prompt words in their titles or tags, rated and best first."""
-    language = profile.language
-    words = sorted(list_plain_words(terms.shorten_prompt(prompt)) - language.stop_words)
+    all_words = list_plain_words(terms.shorten_prompt(prompt))
+    words = sorted(all_words - profile.language.stop_words)
     hits = []
-
-    # Find the entries.
     for path, entry in entries:
-        title = list_plain_words(entry.title)
-        tags = list_plain_words(" ".join(entry.tags))
-        points = [_count_points(word, title, tags) for word in words]
-        if not any(points):
-            continue
+        hit = _match_entry(root, path, entry, profile, words)
+        if hit is not None:
+            hits.append(hit)
 
-        hit = _make_candidate(root, path, entry, profile)
-        hit.bm25 = float(sum(points))
-        hit.score = hit.bm25
-        hit.matched_terms = {number for number, count in enumerate(points) if count}
-        hit.title_terms = hit.matched_terms
-        hit.is_damaged = entry.problem is not None
-        hit.text = entry.title.lower()
-        hits.append(hit)
+    query_terms = _make_query_terms(words, hits, len(entries), profile)
+    return confidence.rank_hits(hits, query_terms, len(entries), profile)
 
-    # Rate the hits like full-text hits, with each word as a term.
+
+def _match_entry(
+    root: str, path: str, entry: Entry, profile: Profile, words: Sequence[str]
+) -> Candidate | None:
+    """Make a hit of an entry, or return None if no word is in its title or tags."""
+    title = list_plain_words(entry.title)
+    tags = list_plain_words(" ".join(entry.tags))
+    points = [_count_points(word, title, tags) for word in words]
+    if not any(points):
+        return None
+
+    hit = _make_candidate(root, path, entry, profile)
+    hit.bm25 = float(sum(points))  # the points stand in for the BM25 score
+    hit.score = hit.bm25
+    hit.matched_terms = {number for number, count in enumerate(points) if count}
+    hit.title_terms = hit.matched_terms  # all of them are in the title or tags
+    hit.is_damaged = entry.problem is not None
+    hit.text = entry.title.lower()
+    return hit
+
+
+def _make_query_terms(
+    words: Sequence[str], hits: Sequence[Candidate], entry_count: int, profile: Profile
+) -> list[terms.Term]:
+    """Make a term of each word, so that the hits can be rated like full-text hits."""
     query_terms = []
     for number, word in enumerate(words):
-        term = terms.Term(word, [word], [word], common=word in language.common_words)
-        count = sum(number in hit.matched_terms for hit in hits)
+        is_common = word in profile.language.common_words
+        hit_count = sum(number in hit.matched_terms for hit in hits)
+        term = terms.Term(word, [word], [word], common=is_common)
         term.rarity = confidence.compute_rarity(
-            count, len(entries), profile.background, common=term.is_common
+            hit_count, entry_count, profile.background, common=is_common
         )
         query_terms.append(term)
-
-    return confidence.rank_hits(hits, query_terms, len(entries), profile)
+    return query_terms
 
 
 def _count_points(word: str, title: set[str], tags: set[str]) -> int:
@@ -486,15 +521,16 @@ def _make_candidate(root: str, path: str, entry: Entry, profile: Profile) -> Can
 
 
 def read_body(candidate: Candidate, limit: int | None, profiles: Profiles | None = None) -> str:
-    """Read up to `limit` characters of a candidate's text (None means all); "" if it's gone or retired."""
+    """Read up to `limit` characters of a candidate's text, or all of it if `limit` is None."""
     from judgekit.retrieval import scan  # noqa: PLC0415 - loaded only to show a text
 
-    if candidate.kind == confidence.COMMAND_KIND:  # never open a path from a user's program
+    # A candidate from the user's program brings its text. Never open the path that the program gave.
+    if candidate.kind == confidence.COMMAND_KIND:
         return candidate.text[:limit]
     profiles = profiles or Profiles(bundled())
     profile = profiles.by_kind[candidate.kind]
     entry, _ = scan.read_file(candidate.root, candidate.relative_path, profile)
-    if entry is None:
+    if entry is None:  # the file is gone, or the memory is retired
         return ""
     return entry.body[:limit]
 
@@ -502,9 +538,9 @@ def read_body(candidate: Candidate, limit: int | None, profiles: Profiles | None
 def list_passages(
     text: str, hits: Sequence[Candidate], profiles: Profiles | None = None
 ) -> list[tuple[str, str]]:
-    """Return each hit's best passage, which has the most terms of `text`, and its full text.
+    """Return a pair for each hit: its best passage for the query `text`, and its full text.
 
-    Without any term, the passage is the beginning.
+    The best passage has the most terms of the query. If there's none, it's the beginning of the hit's text.
     """
     profiles = profiles or Profiles(bundled())
     pairs = []
@@ -514,13 +550,12 @@ def list_passages(
 
     try:
         connection.execute(_CREATE_BODY_TABLE_STATEMENT)
-        for candidate in hits:
-            kind = candidate.kind
-            if kind not in terms_by_kind:
-                terms_by_kind[kind] = _parse_alone(text, profiles.of(kind))
-            whole_text = read_body(candidate, None, profiles)
-            section_text = _find_section(whole_text, candidate)
-            passage = _find_passage(connection, section_text, terms_by_kind[kind])
+        for hit in hits:
+            if hit.kind not in terms_by_kind:
+                terms_by_kind[hit.kind] = _parse_alone(text, profiles.of(hit.kind))
+            whole_text = read_body(hit, limit=None, profiles=profiles)
+            section_text = _find_section(whole_text, hit)
+            passage = _find_passage(connection, section_text, terms_by_kind[hit.kind])
             pairs.append((passage, whole_text))
     finally:
         connection.close()
@@ -553,25 +588,36 @@ def _parse_alone(text: str, profile: Profile) -> list[terms.Term]:
 
 def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms.Term]) -> str:
     """Return the passage with the most terms, or else the beginning, on a single line."""
-    expression = " OR ".join(term.unstemmed_expression for term in query_terms)
     # SQLite can't store lone surrogates or NULs.
-    text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
-    passage = text[:SNIPPET_CHARS]
-    text = terms.add_gaps(text)
-    if text and expression:
-        if len(text) > _SHORT_BODY_CHARS:
-            text = text[: _find_cut_position(connection, text, expression)]
-        connection.execute(_PUT_BODY_STATEMENT, (text,))
-        row = connection.execute(_SNIPPET_QUERY, (SNIPPET_WORDS, expression)).fetchone()
-        if row:
-            (snippet,) = row
-            passage = terms.remove_gaps(snippet)
-
+    storable_text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
+    passage = _find_best_snippet(connection, storable_text, query_terms)
+    if passage is None:
+        passage = storable_text[:SNIPPET_CHARS]
     return " ".join(passage.split())[:SNIPPET_CHARS]
 
 
+def _find_best_snippet(
+    connection: Connection, text: str, query_terms: Sequence[terms.Term]
+) -> str | None:
+    """Let FTS5 choose the snippet with the most terms; None if the text has no term."""
+    spaced_text = terms.add_gaps(text)
+    expression = " OR ".join(term.unstemmed_expression for term in query_terms)
+    if not spaced_text or not expression:
+        return None
+
+    if len(spaced_text) > _SHORT_BODY_CHARS:
+        # Choosing a snippet takes quadratic time in the number of matches, so cut the text after many.
+        spaced_text = spaced_text[: _find_cut_position(connection, spaced_text, expression)]
+    connection.execute(_PUT_BODY_STATEMENT, (spaced_text,))
+    row = connection.execute(_SNIPPET_QUERY, (SNIPPET_WORDS, expression)).fetchone()
+    if not row:
+        return None
+    (snippet,) = row
+    return terms.remove_gaps(snippet)
+
+
 def _find_cut_position(connection: Connection, text: str, expression: str) -> int:
-    """Return the position after the `_MAX_MATCHES`-th matching word, or the end if there are fewer."""
+    """Return the position after about `_MAX_MATCHES` matching words, or the end if there are fewer."""
     # FTS5 will put the characters 1 and 2 around each match.
     without_marks = text.translate({1: " ", 2: " "})
     connection.execute(_PUT_BODY_STATEMENT, (without_marks,))
@@ -581,16 +627,22 @@ def _find_cut_position(connection: Connection, text: str, expression: str) -> in
 
     (marked_text,) = row
     text_before, *pieces = marked_text.split("\1")
-    end = len(text_before)
+    position = len(text_before)
     word_count = 0
     for piece in pieces:
         match, _, text_after = piece.partition("\2")
-        word_count += max(
-            len(terms.split_alphanumeric(match)), len(match) // _CHARS_PER_UNSPACED_WORD
-        )
+        word_count += _estimate_words(match)
         if word_count > _MAX_MATCHES:
-            # A match can be a long run of many words, so keep only part of it.
-            return end + max(len(match) * _MAX_MATCHES // word_count, 1)
-        end += len(match) + len(text_after)
+            # A match can be a long run of words, so keep only part of it.
+            kept_chars = len(match) * _MAX_MATCHES // word_count
+            return position + max(kept_chars, 1)
+        position += len(match) + len(text_after)
 
     return len(text)
+
+
+def _estimate_words(match: str) -> int:
+    """Count a match's words. In a script without spaces, estimate their number from the length."""
+    spaced_count = len(terms.split_alphanumeric(match))
+    unspaced_count = len(match) // _CHARS_PER_UNSPACED_WORD
+    return max(spaced_count, unspaced_count)
