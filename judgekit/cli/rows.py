@@ -497,14 +497,16 @@ def _make_runner(job: _Job, new_rows: int) -> Runner:
 
     jobs = job.run_options.jobs
     # A file's rows are there at once; a stream's may have to be waited for.
-    is_ready = bool(job.source.paths)
+    never_blocks = bool(job.source.paths)
     if job.variants is not None:
-        return job.variants.runner(job.project, jobs, is_ready=is_ready)
+        return job.variants.runner(job.project, jobs, never_blocks=never_blocks)
 
     has_few_rows = new_rows < runners.MANY_ROWS  # for more, the engine takes more CPU
     if job.run_options.uses_engine and has_few_rows:
-        return runners.by_engine(job.task, job.project, job.request, jobs, note, is_ready=is_ready)
-    return runners.here(job.project, job.request, jobs, is_ready=is_ready)
+        return runners.by_engine(
+            job.task, job.project, job.request, jobs, note, never_blocks=never_blocks
+        )
+    return runners.here(job.project, job.request, jobs, never_blocks=never_blocks)
 
 
 def _make_batch_runner(job: _Job) -> BatchRunner:

@@ -478,7 +478,7 @@ class PromisedRun:
             request,
             self._job.at_once,
             in_order=False,
-            is_ready=True,
+            never_blocks=True,
             adapt=make_judge,
         )
         async with aclosing(stream):

@@ -87,14 +87,14 @@ async def judge_here(
     at_once: int,
     *,
     in_order: bool,
-    is_ready: bool = False,
+    never_blocks: bool = False,
 ) -> AsyncGenerator[tuple[PendingRow, Record | None], None]:
     """Judge rows in this process, and yield each row with its record.
 
-    The record is None for unjudgeable rows. `is_ready` means that reading the rows doesn't block.
+    The record is None for unjudgeable rows. Set `never_blocks` if reading the rows never waits, as it does for a pipe.
     """
     stream = stream_judgements(
-        rows, project, request, at_once, in_order=in_order, is_ready=is_ready
+        rows, project, request, at_once, in_order=in_order, never_blocks=never_blocks
     )
     async with aclosing(stream):
         async for row, judgement in stream:
@@ -108,13 +108,13 @@ async def stream_judgements(
     at_once: int,
     *,
     in_order: bool,
-    is_ready: bool = False,
+    never_blocks: bool = False,
     adapt: Callable[[Any], Any] = lambda judge: judge,
 ) -> AsyncGenerator[tuple[PendingRow, Any], None]:
     """Judge rows in this process, and yield each row with its verdict or comparison.
 
     For an unjudgeable row, None takes its place. `adapt` can replace each new judge by another one.
-    `is_ready` means that reading the rows doesn't block.
+    Set `never_blocks` if reading the rows never waits, as it does for a pipe.
     """
     async with aclosing(open_gateway(environment.environ())) as gateway:
         row_judge = _RowJudge(make_judge_finder(gateway, project, request, adapt))
@@ -123,7 +123,7 @@ async def stream_judgements(
         limit = await _find_limit(row_judge, head, at_once)
         all_rows = chain(head, rest)
         stream = map_concurrently(
-            row_judge.judge, all_rows, limit, in_order=in_order, is_ready=is_ready
+            row_judge.judge, all_rows, limit, in_order=in_order, never_blocks=never_blocks
         )
         async with aclosing(stream):
             async for row, judgement in stream:
@@ -202,17 +202,21 @@ async def judged_rows(
         raise run.problem
 
 
-def here(project: Path, request: JudgeRequest, at_once: int, *, is_ready: bool = False) -> Runner:
+def here(
+    project: Path, request: JudgeRequest, at_once: int, *, never_blocks: bool = False
+) -> Runner:
     """Build a runner that judges rows in this process.
 
-    `is_ready` means that reading the rows doesn't block.
+    Set `never_blocks` if reading the rows never waits, as it does for a pipe.
     """
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
         """Judge rows, and pass each with its record to `on_record`."""
 
         async def pass_records() -> None:
-            stream = judge_here(rows, project, request, at_once, in_order=False, is_ready=is_ready)
+            stream = judge_here(
+                rows, project, request, at_once, in_order=False, never_blocks=never_blocks
+            )
             async with aclosing(stream):
                 async for row, record in stream:
                     on_record(row, record)
@@ -231,7 +235,7 @@ def by_engine(
     at_once: int,
     warn: Callable[[str], None],
     *,
-    is_ready: bool = False,
+    never_blocks: bool = False,
 ) -> Runner:
     """Build a runner that lets the engine judge rows. If there's no engine, this process judges them."""
 
@@ -239,7 +243,7 @@ def by_engine(
         """Let the engine judge rows, and pass each with its record to `on_record`."""
         make_body = _build_body_maker(task, project, request)
         judgeable_rows = _finish_unjudgeable(rows, on_record)
-        run_locally = here(project, request, at_once, is_ready=is_ready)
+        run_locally = here(project, request, at_once, never_blocks=never_blocks)
         answers.many(
             task,
             judgeable_rows,

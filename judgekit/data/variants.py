@@ -81,11 +81,13 @@ class Variants:
             other_readers=tuple(self._readers.values()),
         )
 
-    def runner(self, project: Path, at_once: int, *, is_ready: bool) -> Runner:
+    def runner(self, project: Path, at_once: int, *, never_blocks: bool) -> Runner:
         """Build a runner that judges each row by all variants concurrently, in this process."""
 
         def run(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
-            work = partial(self._judge_rows, rows, on_record, project, at_once, is_ready=is_ready)
+            work = partial(
+                self._judge_rows, rows, on_record, project, at_once, never_blocks=never_blocks
+            )
             running.run(running.run_in_home_loop(work, patience=running.END_SECONDS))
 
         return run
@@ -97,11 +99,11 @@ class Variants:
         project: Path,
         at_once: int,
         *,
-        is_ready: bool,
+        never_blocks: bool,
     ) -> None:
         """Judge each row by all variants, and pass the combined record to `on_record`.
 
-        `is_ready` means that reading the rows doesn't block.
+        Set `never_blocks` if reading the rows never waits, as it does for a pipe.
         """
         async with aclosing(open_gateway(environment.environ())) as gateway:
             judges = await self._make_judges(gateway, project)
@@ -109,7 +111,9 @@ class Variants:
             limit = min([at_once, *(max_concurrency(judge, at_once) for judge in judges.values())])
 
             judge_row = partial(self._judge_row, judges)
-            stream = map_concurrently(judge_row, rows, limit, in_order=False, is_ready=is_ready)
+            stream = map_concurrently(
+                judge_row, rows, limit, in_order=False, never_blocks=never_blocks
+            )
             async with aclosing(stream):
                 async for pending, record in stream:
                     on_record(pending, record)

@@ -219,7 +219,7 @@ class Shared:
         fails.
         """
         timeout = httpx.Timeout(read, connect=_CONNECT_SECONDS)
-        with servers.bounded(max_bytes):
+        with servers.limited_reply_size(max_bytes):
             async with (
                 asyncio.timeout(seconds),
                 httpx.AsyncClient(

@@ -300,7 +300,10 @@ class BatchCalls:
         try:
             function = getattr(await litellm.load_in_thread(), name)
             call = partial(function, **arguments)
-            with servers.bounded(_MAX_ANSWER_BYTES), servers.intercepted(change_headers, edit_body):
+            with (
+                servers.limited_reply_size(_MAX_ANSWER_BYTES),
+                servers.intercepted(change_headers, edit_body),
+            ):
                 async with asyncio.timeout(seconds):
                     return await running.run_in_home_loop(call)
         except TimeoutError:

@@ -10,7 +10,7 @@ import json
 from typing import Any, NamedTuple
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.providers.failures import error_in_success, status_of
+from judgekit.providers.failures import find_json_error, status_of
 from judgekit.text import short_line
 
 CHAT_PATH = "/chat/completions"
@@ -47,7 +47,7 @@ def normalise(status: int, content: bytes) -> Body:
 
     # Some servers send an error with status 200. It gets the status that fits the error instead.
     has_answer = bool(body.get("choices"))
-    error = error_in_success(body, has_answer=has_answer)
+    error = find_json_error(body, has_answer=has_answer)
     if error:
         return _build_body(status_of(error), {"error": error})
     _normalise_answer(body)

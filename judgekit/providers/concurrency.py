@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from judgekit.providers import running
@@ -27,18 +26,18 @@ async def map_concurrently(
     limit: int,
     *,
     in_order: bool = True,
-    is_ready: bool = False,
+    never_blocks: bool = False,
 ) -> AsyncGenerator[tuple[Item, Value], None]:
     """Run `work` on each item, up to `limit` at once, and yield the items with their results.
 
-    `is_ready` means that getting the next item never blocks, so it needs no thread. The first error cancels
-    all work, and so does closing the generator.
+    Set `never_blocks` if getting the next item never waits, so that it needs no thread. The first error
+    cancels all work, and so does closing the generator.
     """
     # A worker takes a slot before each item, and it's released when the item's result is yielded. If results
     # must be in order, one slow item holds up the finished ones after it, so the workers need more slots to
     # go on.
     slots = asyncio.Semaphore(AHEAD * limit if in_order else limit)
-    take_item = _make_item_taker(items, is_ready=is_ready)
+    take_item = _make_item_taker(items, never_blocks=never_blocks)
     # Receives each result, and each worker's task when the worker ends.
     events = asyncio.Queue[Result[Item, Value] | asyncio.Task[None]]()
 
@@ -84,16 +83,23 @@ async def _receive_result(
 
 
 def _make_item_taker(
-    items: Iterable[Item], *, is_ready: bool
+    items: Iterable[Item], *, never_blocks: bool
 ) -> Callable[[], Awaitable[tuple[int, Item] | None]]:
-    """Make a function that takes the next item with its position, or returns None if there are no more."""
-    take_next: Callable[[], tuple[int, Item] | None] = partial(next, enumerate(items), None)
+    """Make a function that takes the next item with its position, or returns None if there are no more.
+
+    With `never_blocks`, getting the next item needs no thread.
+    """
+    indexed_items = enumerate(items)
     take_lock = asyncio.Lock()
 
+    def take_next() -> tuple[int, Item] | None:
+        return next(indexed_items, None)
+
     async def take_item() -> tuple[int, Item] | None:
-        if is_ready:
+        if never_blocks:
             return take_next()
-        # Getting the next item can block, for example on a pipe, so use a thread, one at a time.
+        # Getting the next item can block, for example on a pipe, so do it in a thread. With the lock, two
+        # threads never use the iterator at once.
         async with take_lock:
             return await running.run_in_thread(take_next)
 
@@ -123,5 +129,6 @@ async def _cancel(workers: Sequence[asyncio.Task[None]]) -> None:
     """Cancel all workers, and wait until they've ended."""
     for worker in workers:
         worker.cancel()
+    # The caller can be cancelled while it waits here. That mustn't hide the error for which it cancels.
     with suppress(asyncio.CancelledError):
         await asyncio.gather(*workers, return_exceptions=True)

@@ -21,7 +21,7 @@ from judgekit.providers.decisions import (
     make_missing_answer,
     parse_amount,
 )
-from judgekit.providers.failures import error_in_success, make_stated_failure
+from judgekit.providers.failures import classify_json_error, find_json_error
 from judgekit.text import short_line
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ _SUM_SLACK = 0.01
 _MAX_SUM_ERROR = 0.1
 _QUOTED_CHARS = 120  # of a server's message
 _MAX_VALUE_CHARS = 40  # characters quoted of an invalid value
-# The field that answers a question of each kind, in the two wire formats.
-_FIELDS_BY_KIND = {
+# The type of an answer to each kind of question, as the two wire formats name it.
+_TYPES_BY_KIND = {
     "predicate": ("predicate", "noul"),
     "choice": ("choice",),
     "score": ("score",),
@@ -56,21 +56,22 @@ class DecisionReply(NamedTuple):
 def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> DecisionReply:
     """Read a server's answers to `questions` from its response body.
 
-    An answer that is missing or invalid has a `problem` instead of probabilities. Raises `GatewayError` if
-    the body itself is invalid.
+    If an answer is missing or invalid, its `problem` says why. Raises `GatewayError` if the body itself is
+    invalid.
     """
     body = _unwrap_body(_parse_body(content))
-    raw_answers = _group_by_name(body.get("answers"), questions)
+    raw_answers_by_name = _group_by_name(body.get("answers"), questions)
     answers = {}
     for question in questions:
-        answers[question.name] = _read_answer(question, raw_answers[question.name])
+        raw_answers = raw_answers_by_name[question.name]  # empty if the question wasn't answered
+        answers[question.name] = _read_answer(question, raw_answers)
 
     usage = body.get("usage")
     if not isinstance(usage, dict):
         usage = {}
-    tokens = parse_count(usage.get("input_tokens")) or 0
+    input_tokens = parse_count(usage.get("input_tokens")) or 0
     cost = parse_amount(usage.get("cost"))
-    return DecisionReply(answers, _read_model(body), tokens, cost_usd=cost)
+    return DecisionReply(answers, _read_model(body), input_tokens, cost_usd=cost)
 
 
 def _parse_body(content: bytes) -> _Object:
@@ -87,24 +88,28 @@ def _parse_body(content: bytes) -> _Object:
 
 
 def _unwrap_body(body: _Object) -> _Object:
-    """Check a body, and take it out of an envelope such as Cloudflare's: `{"result": {"answers": …}}`.
+    """Return the object with the answers: the body itself, or the `result` that a proxy has put into it.
 
-    Raises `GatewayError` if the body or the envelope contains an error or a duplicate key.
+    Cloudflare, for example, sends `{"result": {"answers": …}}`. Raises `GatewayError` if either object
+    contains an error or a duplicate key.
     """
-    _check_envelope(body)
-    result = body.get("result")
-    if "answers" in body or not isinstance(result, _Object):
+    _refuse_error_or_repeated_key(body)
+    if "answers" in body:
         return body
-    _check_envelope(result)
-    return result
+    inner_body = body.get("result")
+    if not isinstance(inner_body, _Object):
+        return body
+    _refuse_error_or_repeated_key(inner_body)
+    return inner_body
 
 
-def _check_envelope(body: _Object) -> None:
-    """Raise `GatewayError` if a reply contains an error (even if it has answers), or a duplicate key."""
+def _refuse_error_or_repeated_key(body: _Object) -> None:
+    """Raise `GatewayError` if a reply contains an error or a duplicate key."""
+    # Beside an answer, only an explicit error counts.
     has_answer = bool(body.get("answers") or body.get("result"))
-    error = error_in_success(body, has_answer=has_answer)
+    error = find_json_error(body, has_answer=has_answer)
     if error:
-        raise make_stated_failure(error)
+        raise classify_json_error(error)
     if body.repeated_key:
         raise _build_invalid_error(f"the reply has the key {body.repeated_key!r} twice")
 
@@ -161,13 +166,14 @@ def _group_by_name(
 def _name_answers(
     answers: list[Any], questions: Sequence[DecisionQuestion]
 ) -> list[tuple[str, Any]]:
-    """Pair each answer with the name of its question, which is usually in the answer.
+    """Pair each answer with the name of its question.
 
-    If no answer has a name, there must be one for each question, in the same order. Raises `GatewayError` if
-    there are more or fewer.
+    If no answer has a name, pair answers and questions in order. Raises `GatewayError` if there are more or
+    fewer answers than questions.
     """
     names = [_get_name(answer) for answer in answers]
     if any(names):
+        # An answer without a name is paired with "None". No question has this name, so the answer is ignored.
         return [(str(name), answer) for name, answer in zip(names, answers, strict=True)]
 
     if len(answers) != len(questions):
@@ -205,13 +211,13 @@ def _read_answer(question: DecisionQuestion, raw_answers: Sequence[Any]) -> Deci
 
 
 def _find_problem(answer: object) -> str | None:
-    """Say why an answer can't be read, such as an error in its place, or return None."""
+    """Describe what makes an answer unusable, or return None. The server can send an error as an answer."""
     if not isinstance(answer, _Object):
         return "was not answered by an object"
     if answer.repeated_key:
         return f"was answered with the key {answer.repeated_key!r} twice"
     if answer.get("error"):
-        message = make_stated_failure(answer["error"]).message
+        message = classify_json_error(answer["error"]).message
         return f"was answered with an error: {short_line(message, _QUOTED_CHARS)}"
     return None
 
@@ -244,11 +250,10 @@ def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -
 
 def _check_type(question: DecisionQuestion, answer: Mapping[str, Any]) -> None:
     """Raise `ValueError` if an answer says that it's for another type of question."""
-    kind = answer.get("type", question.kind)
-    if kind not in _FIELDS_BY_KIND[question.kind]:
-        raise ValueError(
-            f"was answered as {short_line(str(kind), _MAX_VALUE_CHARS)!r}, which is another type"
-        )
+    answer_type = answer.get("type", question.kind)
+    if answer_type not in _TYPES_BY_KIND[question.kind]:
+        quoted_type = short_line(str(answer_type), _MAX_VALUE_CHARS)
+        raise ValueError(f"was answered as {quoted_type!r}, which is another type")
 
 
 def _read_given_probabilities(

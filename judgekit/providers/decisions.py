@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from judgekit.text import short_line, strict_json
@@ -63,16 +62,17 @@ class DecisionAnswer(NamedTuple):
 
 def build_question_arguments(questions: Sequence[DecisionQuestion]) -> list[dict[str, Any]]:
     """Convert questions to the JSON objects that litellm expects."""
-    question_arguments = []
+    json_objects = []
     for question in questions:
         fields: dict[str, Any] = {"type": question.kind, "name": question.name}
         fields["instructions"] = question.instruction
+        # An option's own value has the key "value" in a choice, and "label" in a score.
         if question.kind == "choice":
             fields["choices"] = [_describe_option("value", option) for option in question.options]
         if question.kind == "score":
             fields["levels"] = [_describe_option("label", option) for option in question.options]
-        question_arguments.append(fields)
-    return question_arguments
+        json_objects.append(fields)
+    return json_objects
 
 
 def _describe_option(key: str, option: DecisionOption) -> dict[str, str]:
@@ -133,28 +133,33 @@ def write_answers(answers: Mapping[str, DecisionAnswer]) -> str:
 
 
 def read_answers(text: str, questions: Sequence[DecisionQuestion]) -> dict[str, DecisionAnswer]:
-    """Read answers that `write_answers` wrote. If one is missing or doesn't fit, it has a problem instead."""
-    stored_answers: object = {}
-    with suppress(ValueError):
-        stored_answers = strict_json(text)
-    if not isinstance(stored_answers, dict):
-        stored_answers = {}
+    """Read answers that `write_answers` wrote. An answer that's missing or doesn't fit has only a problem."""
+    stored_answers = _parse_object(text)
     answers = {}
     for question in questions:
         answers[question.name] = _read_answer(question, stored_answers.get(question.name))
     return answers
 
 
+def _parse_object(text: str) -> dict[str, Any]:
+    """Parse a JSON object, or return {} for any other text."""
+    try:
+        content = strict_json(text)
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
 def _read_answer(question: DecisionQuestion, fields: object) -> DecisionAnswer:
-    """Read the stored answer to a question. If it's missing or doesn't fit, return a problem instead."""
+    """Read the stored answer to a question. If it's missing or doesn't fit, the result has only a problem."""
     if not isinstance(fields, dict):
         return make_missing_answer(question, "was not answered")
 
-    is_refusal = "refusal" in fields
-    if is_refusal or "problem" in fields:
+    if "refusal" in fields or "problem" in fields:
         reason = fields.get("refusal") or fields.get("problem")
-        return DecisionAnswer({}, str(reason), is_refusal=is_refusal)
+        return DecisionAnswer({}, str(reason), is_refusal="refusal" in fields)
 
+    # All other fields are the question's values, with their probabilities.
     has_same_values = set(fields) == set(question.values)
     if not has_same_values:
         return make_missing_answer(question, "was answered about something else")

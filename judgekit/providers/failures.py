@@ -94,8 +94,8 @@ _PROGRAMMER_ADVICE_PATTERN = re.compile(r"\. Handle with `litellm\.\w+`\.?")
 _CONNECTION_DETAILS_PATTERN = re.compile(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]")
 
 
-class Words(NamedTuple):
-    """The words of a provider's error: its `message`, and the `signs` from which to classify it.
+class ErrorText(NamedTuple):
+    """The text of a provider's error: its `message`, and the `signs` from which to classify it.
 
     The signs are one text: the message, codes and the error's keys.
     """
@@ -115,13 +115,13 @@ def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> Gat
         if isinstance(cause, GatewayError):
             return cause
 
-    parts = _split_words(str(error)[:_MAX_ERROR_CHARS])
-    message = _clean_message(parts.message) or type(error).__name__
+    text = _read_error_text(str(error)[:_MAX_ERROR_CHARS])
+    message = _clean_message(text.message) or type(error).__name__
     safe_message = hide_secrets(_shorten(message), secrets)
-    kind = _classify(causes, parts.signs)
+    kind = _classify(causes, text.signs)
     failure = GatewayError(kind, safe_message)
     failure.retry_after = _read_retry_after(error)
-    _note_objections(failure, parts.signs)
+    _note_objections(failure, text.signs)
     return failure
 
 
@@ -164,7 +164,7 @@ def _clean_message(message: str) -> str:
     return line.strip(" |")
 
 
-def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa: ANN401 - any JSON
+def find_json_error(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa: ANN401 - any JSON
     """Find an error in the body of a response with a success status. Returns None if there's no error.
 
     `has_answer` means that the body also contains an answer.
@@ -188,14 +188,14 @@ def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa:
     return {"message": message, "code": status_of(error_body)}
 
 
-def make_stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
-    """Build the failure for an error that a provider states in a response body."""
-    # Write the error as it would end an exception's text, because `_split_words` takes only text.
+def classify_json_error(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
+    """Convert an error in a response body to a `GatewayError` with the provider's message."""
+    # Write the error as it would end an exception's text, because `_read_error_text` takes only text.
     body = json.dumps({"error": error}, ensure_ascii=False)
-    parts = _split_words(body[:_MAX_ERROR_CHARS])
-    kind = _classify_words(parts.signs) or _classify_status(status_of(error))
-    failure = GatewayError(kind, _shorten_to_line(parts.message))
-    _note_objections(failure, parts.signs)
+    text = _read_error_text(body[:_MAX_ERROR_CHARS])
+    kind = _classify_words(text.signs) or _classify_status(status_of(error))
+    failure = GatewayError(kind, _shorten_to_line(text.message))
+    _note_objections(failure, text.signs)
     return failure
 
 
@@ -258,23 +258,24 @@ def _first_match(patterns: Patterns, text: str) -> FailureKind | None:
     return None
 
 
-def _split_words(text: str) -> Words:
-    """Split an exception's text, which often ends with a JSON error, into a message and signs.
+def _read_error_text(text: str) -> ErrorText:
+    """Read an exception's text: its message for the user, and the signs by which the failure is classified.
 
-    Without a JSON error, the whole text is both the message and the signs.
+    The text often ends with a JSON error. If it doesn't, the whole text is both the message and the signs.
     """
+    # Drop a traceback, because its words aren't the provider's.
     text, _, _ = text.partition("Traceback (most recent call last)")
     text_before_json, brace, rest = text.partition("{")
     data = _parse_object(brace + rest)
     if data is None:
-        return Words(text, text)
+        return ErrorText(text, text)
 
     error = data.get("error", data)
     message = _find_message(error) or _find_message(data)
     if message is None:
-        return Words(text, text)
+        return ErrorText(text, text)
     signs = [text_before_json, message, *_list_codes_and_keys(error)]
-    return Words(f"{text_before_json}{message}", " ".join(signs))
+    return ErrorText(f"{text_before_json}{message}", " ".join(signs))
 
 
 def _parse_object(text: str) -> dict[str, Any] | None:
@@ -345,11 +346,15 @@ def _note_objections(failure: GatewayError, signs: str) -> None:
     Objections name the parts of the request that the provider refuses.
     """
     objections = {name for name, pattern in _PATTERN_BY_OBJECTION.items() if pattern.search(signs)}
-    tokens_left = _read_tokens_left(signs)  # in the context, beside this prompt
-    limit_of_model = _read_reply_limit(signs) if tokens_left is None else None
-    if limit_of_model is not None:
-        objections.add("cap")  # the limit is the model's own, so it's the same for all requests
-    failure.max_reply_tokens = limit_of_model if tokens_left is None else tokens_left
+    tokens_left = _read_tokens_left(signs)
+    if tokens_left is not None:
+        failure.max_reply_tokens = tokens_left  # in the context, beside this prompt
+    else:
+        limit_of_model = _read_reply_limit(signs)
+        failure.max_reply_tokens = limit_of_model
+        if limit_of_model is not None:
+            # "cap" says that the limit is the model's own, and so the same for all requests.
+            objections.add("cap")
     failure.objections = frozenset(objections)
 
 
@@ -413,18 +418,19 @@ def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
         if name in cause_names:
             return kind
 
-    kind_by_words = _classify_words(signs)
     known_class = _find_known_class(error)
     is_specific = known_class != "" and known_class not in _VAGUE  # such as a class for rate limits
-    if is_specific:
-        # The provider's words are the most precise.
-        return kind_by_words or KIND_BY_CLASS[known_class]
-
-    # A vague class can also mean that litellm couldn't read a reply. The error may quote that reply, so don't
-    # classify by its words.
-    if _is_broken_reply(error, cause_names):
+    # A vague class can mean that litellm couldn't read a reply. Check this before the words, because the
+    # error may quote the reply.
+    if not is_specific and _is_broken_reply(error, cause_names):
         return FailureKind.INVALID_REPLY
-    return kind_by_words or _classify_by_status(error, known_class)
+
+    kind_by_words = _classify_words(signs)
+    if kind_by_words is not None:
+        return kind_by_words
+    if is_specific:
+        return KIND_BY_CLASS[known_class]
+    return _classify_by_status(error, known_class)
 
 
 def _find_known_class(error: BaseException) -> str:

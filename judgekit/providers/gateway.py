@@ -29,18 +29,20 @@ def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
 
 
 def _has_price(endpoint: Endpoint) -> bool:
-    """Whether a model's price is known, or its replies include their cost."""
+    """Whether the cost of a model's calls is known, or its replies include it."""
     profile = endpoint.profile
-    if profile.kind == "replay" or endpoint.price is not None or is_local(endpoint):
+    if profile.kind == "replay":  # replayed calls are free
+        return True
+    if endpoint.price is not None or is_local(endpoint):
         return True
     if profile.kind == "command":
         return profile.usage is not None and profile.usage.cost is not None
-    from judgekit.providers import litellm  # noqa: PLC0415 - imported lazily because it's slow
-
     if profile.states_cost:
         return True
-    cost_of_two_tokens = litellm.compute_cost(endpoint, 1, 1)
-    return cost_of_two_tokens is not None
+    from judgekit.providers import litellm  # noqa: PLC0415 - imported lazily because it's slow
+
+    # Any numbers of tokens would do, because only an unknown price gives None.
+    return litellm.compute_cost(endpoint, 1, 1) is not None
 
 
 async def prepare(endpoint: Endpoint) -> None:

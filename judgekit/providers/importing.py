@@ -26,7 +26,8 @@ def import_whole(package: str, import_it: Callable[[], Imported]) -> Imported:
             return import_it()
         except Exception:  # noqa: BLE001 - a module can raise anything
             _remove_partial_import(package, modules_before)
-        # Some failures are temporary, so try again.
+        # Some failures are temporary, so try again. This is outside the handler, so that the second error
+        # isn't shown together with the first.
         return _import_or_remove(package, import_it, modules_before)
 
 
@@ -87,15 +88,16 @@ def _ignore_own_warnings() -> Iterator[None]:
 def _remove_partial_import(package: str, modules_before: Iterable[str]) -> None:
     """Remove what a failed import of `package` has left in `sys.modules`, so that it can be tried again.
 
-    Python itself removes the package, but keeps its modules. The next import would skip these, so the new
-    package wouldn't have them as attributes.
+    Python removes only the package itself. If its modules stayed, the next import would skip them, and they
+    wouldn't be attributes of the new package.
     """
     new_modules = set(sys.modules).difference(modules_before)
-    for name in sorted(new_modules):  # a package sorts before its modules
+    # In this order, a package is removed before its modules, so that these become orphans.
+    for name in sorted(new_modules):
         parent, _, _ = name.rpartition(".")
         is_part_of_package = name == package or name.startswith(f"{package}.")
-        # If the import of another package failed inside this one, Python has removed that, too, and kept
-        # its modules.
-        is_left_by_other_package = parent != "" and parent not in sys.modules
-        if is_part_of_package or is_left_by_other_package:
+        # `package` may have failed because it imports another package that failed. Python has removed that
+        # other package, but not its modules.
+        is_orphan = parent != "" and parent not in sys.modules
+        if is_part_of_package or is_orphan:
             sys.modules.pop(name, None)

@@ -39,7 +39,7 @@ from judgekit.providers.base import Reply, add_schema, list_secrets
 from judgekit.providers.failures import (
     classify_exception,
     classify_finish_reason,
-    make_stated_failure,
+    classify_json_error,
 )
 from judgekit.providers.importing import import_whole
 from judgekit.providers.pace import Pace, Paces, Turn
@@ -131,12 +131,14 @@ def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
 
 
 def _import_or_inherit() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm, unless the parent process had imported it before it forked this one."""
-    if not _imported:
-        _imported.append(_import_quietly())
-        return _imported[0]
-    module = _imported[0]
-    _replace_connections(module)  # the parent's connections must not be shared
+    """Import litellm, or use the parent process's import if this process was forked after it."""
+    if _imported:
+        # This process hasn't got here before, so its parent has filled the list.
+        module = _imported[0]
+        _replace_connections(module)  # the parent's connections must not be shared
+        return module
+    module = _import_quietly()
+    _imported.append(module)
     return module
 
 
@@ -188,7 +190,8 @@ def _change_settings(litellm: Any) -> None:  # noqa: ANN401 - a module that is n
     _limit_redacted_text()
     from litellm.llms.custom_httpx import aiohttp_transport  # noqa: PLC0415 - imported lazily because it's slow
 
-    servers.bound(aiohttp_transport.LiteLLMAiohttpTransport)
+    # `servers.limited_reply_size` needs this.
+    servers.patch_transport(aiohttp_transport.LiteLLMAiohttpTransport)
 
 
 def _silence(litellm: Any) -> None:  # noqa: ANN401 - a module that is not typed strictly
@@ -226,7 +229,7 @@ def _limit_redacted_text() -> None:
 
 def _close_at_exit(litellm: Any) -> None:  # noqa: ANN401 - a module that is not typed strictly
     """Close litellm's connections when this process ends."""
-    running.closing.append(vars(litellm)["close_litellm_async_clients"])
+    running.close_functions.append(litellm.close_litellm_async_clients)
     # Functions registered last run first, so register `running.end` again to run before litellm's clean-up.
     atexit.unregister(running.end)
     atexit.register(running.end)
@@ -298,17 +301,18 @@ def price_of(model: str, prompt_tokens: int, reply_tokens: int) -> float | None:
 
 
 def compute_cost(endpoint: Endpoint, prompt_tokens: int, reply_tokens: int) -> float | None:
-    """Compute a call's cost in US dollars from the profile's price. By default, use litellm's price table.
+    """Compute a call's cost in US dollars, or return None if the price is unknown.
 
-    Return None if the price is unknown.
+    A price in the profile takes precedence over the one in litellm's table.
     """
     if endpoint.price is not None:
         return endpoint.price.of(prompt_tokens, reply_tokens)
     profile = endpoint.profile
-    if not isinstance(profile, DecisionsProfile):
-        return price_of(endpoint.model, prompt_tokens, reply_tokens)
-    token_price = _find_decisions_price(endpoint, profile)
-    return None if token_price is None else token_price * prompt_tokens
+    if isinstance(profile, DecisionsProfile):
+        # Decision models write nothing, so only the prompt costs something.
+        token_price = _find_decisions_price(endpoint, profile)
+        return None if token_price is None else token_price * prompt_tokens
+    return price_of(endpoint.model, prompt_tokens, reply_tokens)
 
 
 def _find_decisions_price(endpoint: Endpoint, profile: DecisionsProfile) -> float | None:
@@ -369,10 +373,9 @@ class LitellmGateway:
     async def _ask_until_accepted(
         self, endpoint: Endpoint, request: Request, style: CallStyle, turn: Turn, end: float
     ) -> tuple[Reply, CallStyle]:
-        """Call a model until it accepts the style, and return its reply and that style.
+        """Call a model, changing the style until it's accepted. Returns the reply and the accepted style.
 
-        Repeats an unchanged style once at most. Raises the last failure if there's no other style to try, or
-        after `MAX_CHANGES` changes.
+        Raises the last failure if there's no other style to try, or after `MAX_CHANGES` changes.
         """
         failed_usage = Usage()  # of failed calls
         was_repeated = False
@@ -382,10 +385,12 @@ class LitellmGateway:
                 reply = await self._ask_with_retries(endpoint, request, style, turn, end)
                 return _add_failed_usage(reply, failed_usage), style
             except GatewayError as failure:
-                next_style: CallStyle | None = style
-                repeats = _may_succeed_unchanged(failure) and not was_repeated
-                if repeats:
+                next_style: CallStyle | None
+                # Repeat one call that may succeed in the same style.
+                should_repeat = _may_succeed_unchanged(failure) and not was_repeated
+                if should_repeat:
                     was_repeated = True
+                    next_style = style
                 else:
                     next_style = style.adapt_to_failure(failure, endpoint, request)
                     changes += 1
@@ -404,6 +409,8 @@ class LitellmGateway:
         """Call a model, and retry temporary failures until the deadline `end`."""
 
         async def ask() -> Reply:
+            # A turn is the permission for one call. Each try waits for its own, so that none is held during
+            # the pauses between tries.
             async with turn():
                 return await call(endpoint, request, style, end, self._paces.of(endpoint))
 
@@ -556,6 +563,7 @@ async def call(
         return reply
 
     await _react_to_failure(failure, endpoint, profile, end, pace)
+    # Raised outside the handler, so that litellm's error, which can quote the key, isn't attached to it.
     raise failure
 
 
@@ -573,8 +581,8 @@ def _check_has_key(endpoint: Endpoint, profile: LitellmProfile | DecisionsProfil
     has_credentials = endpoint.api_key is not None or bool(endpoint.parameters)
     if has_credentials:
         return
-    variables = " or ".join(profile.key) or "one"
-    raise GatewayError(FailureKind.AUTHENTICATION, f"no key: set {variables}")
+    key_variables = " or ".join(profile.key)
+    raise GatewayError(FailureKind.AUTHENTICATION, f"no key: set {key_variables or 'one'}")
 
 
 async def _react_to_failure(
@@ -616,9 +624,9 @@ async def _ask(
     end: float,
 ) -> Reply:
     """Send the request to the model with litellm, and read the reply. Can raise any error."""
-    # Code that restores the environment may have removed them.
+    # Set litellm's variables again, in case other code has restored an older environment.
     os.environ.update(_LITELLM_VARIABLES)
-    with servers.bounded(), _skip_bookkeeping(litellm, endpoint):
+    with servers.limited_reply_size(), _skip_bookkeeping(litellm, endpoint):
         if isinstance(profile, DecisionsProfile):
             reply = await _decide(litellm, endpoint, profile, request, end)
         else:
@@ -733,13 +741,13 @@ async def _decide(
 async def _fetch_decisions(litellm: Any, arguments: dict[str, Any]) -> bytes:  # noqa: ANN401 - a module that is not typed strictly
     """Call a decision model with litellm, and return the raw body of the response.
 
-    litellm's own result can't be used: it ignores the answers' names, assumes that they're in the order of
-    the questions, and replaces missing ones with zeros. Raises `GatewayError` if there's no body, and any
-    error of litellm.
+    Raises `GatewayError` if there's no body, and any error of litellm.
     """
+    # Don't use litellm's own result: it assigns the answers to the questions by position instead of by name,
+    # and replaces missing answers with zeros.
     bodies: list[bytes] = []
     try:
-        with servers.collected_bodies(bodies):
+        with servers.collected_bodies(bodies):  # only those of successful responses
             await litellm.adecisions(**arguments)
     except Exception:
         # If litellm can't read a body, we may still be able to.
@@ -755,8 +763,7 @@ def _read_decisions_usage(
 ) -> Usage:
     """Return a decision model's tokens and their cost.
 
-    The profile's price takes precedence over the cost in the reply. Without either, litellm's price table is
-    used.
+    The cost comes from the profile's price, the reply, or litellm's price table, in this order.
     """
     tokens = reply.input_tokens
     has_profile_price = endpoint.price is not None
@@ -766,11 +773,11 @@ def _read_decisions_usage(
 
     cost = compute_cost(endpoint, tokens, 0)  # by the profile's price, or else litellm's table
     # Every question has tokens, so 0 means that the reply doesn't state them. Then the cost is unknown.
-    has_known_cost = cost is not None and tokens > 0
-    if has_known_cost:
-        source: CostSource = "profile" if has_profile_price else "litellm"
-        return Usage(tokens, 0, cost, source)
-    return Usage(tokens, 0).of_call()
+    is_unknown_cost = cost is None or tokens <= 0
+    if is_unknown_cost:
+        return Usage(tokens, 0).of_call()  # counts it as a call of unknown cost
+    source: CostSource = "profile" if has_profile_price else "litellm"
+    return Usage(tokens, 0, cost, source)
 
 
 async def _find_better_address(endpoint: Endpoint, end: float) -> str | None:
@@ -816,21 +823,24 @@ def _join_names(names: Sequence[str]) -> str:
 async def _explain_missing_api(
     endpoint: Endpoint, profile: ApiProfile, call_message: str, end: float
 ) -> str:
-    """Explain a failure at an address that lists no models. Suggest another address if one has an API."""
+    """Explain a "not found" error at an address that lists no models.
+
+    Either the address has no chat API, or `call_message`, the call's error message, is about the model.
+    """
     address = endpoint.api_base
+    no_api = f"{address} has no chat interface ({call_message})"
     variable = next(iter(profile.address_variables), "the address")
     better_address = await _find_better_address(endpoint, end)
     if better_address:
-        remedy = f"{better_address} has: set {variable} to {better_address}"
-        return f"{address} has no chat interface ({call_message}), {remedy}"
+        return f"{no_api}, {better_address} has: set {variable} to {better_address}"
 
+    # A server that says something about the model does have an API.
     bare_name = endpoint.model.removeprefix(profile.prefix)
     is_about_model = bare_name in call_message or "model" in call_message.lower()
     if is_about_model:
         remedy = f"name another in the configuration ({call_message})"
         return f"{address} has no model {endpoint.model}; {remedy}"
-    hint = f"{variable} ends where {chat.CHAT_PATH} begins, most often with /v1"
-    return f"{address} has no chat interface ({call_message}); {hint}"
+    return f"{no_api}; {variable} ends where {chat.CHAT_PATH} begins, most often with /v1"
 
 
 def _build_transport_arguments(
@@ -854,6 +864,7 @@ def _build_transport_arguments(
         # Pass the key even if it's None. Otherwise litellm guesses a provider and uses its key.
         "api_key": endpoint.api_key,
         "api_base": endpoint.api_base,
+        # The profile's parameters can replace everything above, but not the model.
         **endpoint.parameters,
         "model": model,
     }
@@ -867,14 +878,16 @@ def _build_arguments(
     `style` contains the options that the model accepts, and `end` is the deadline.
     """
     messages = add_schema(request.messages, request.schema, style.mode)
-    if not style.system:
+    if not style.system:  # the model accepts no system messages
         messages = merge_system_messages(messages)
+    # The profile's own arguments for this model, by default none.
+    model_arguments = profile.of_model(profile.arguments, endpoint.model, {})
     arguments = {
         **_build_transport_arguments(endpoint, profile, end),
         # Without this, litellm imports an MCP package for tools, which may not be installed.
         "_skip_mcp_handler": True,
         "messages": [_build_message(message, profile) for message in messages],
-        **profile.of_model(profile.arguments, endpoint.model, {}),
+        **model_arguments,
     }
     if request.schema is not None:
         arguments |= _build_schema_arguments(request.schema, style.mode)
@@ -885,12 +898,13 @@ def _build_arguments(
 def _build_message(message: Message, profile: LitellmProfile) -> dict[str, Any]:
     """Build the litellm argument for a message.
 
-    If the provider has a prompt cache, the start that the message shares with others is marked for it.
+    If the provider has a prompt cache, ask it to cache the start of the message, which other messages share.
     """
     content = message.content
     shared_chars = message.stable_chars
     has_both_parts = 0 < shared_chars < len(content)
-    if not (profile.prompt_caching and has_both_parts):
+    should_cache = profile.prompt_caching and has_both_parts
+    if not should_cache:
         return {"role": message.role, "content": content}
     shared_part = {
         "type": "text",
@@ -920,7 +934,8 @@ def _build_schema_arguments(schema: dict[str, Any], mode: OutputMode) -> dict[st
 
 def _add_token_limit(arguments: dict[str, Any], style: CallStyle, token_limit: int) -> None:
     """Add the token limit to litellm's arguments, under the name that the model accepts."""
-    if style.max_tokens == NEWER_TOKEN_LIMIT_FIELD:
+    limit_field = style.max_tokens  # a name, not a number
+    if limit_field == NEWER_TOKEN_LIMIT_FIELD:
         # litellm would rename the newer argument to `max_tokens`, which this model has rejected, so put it
         # into the raw body.
         arguments["extra_body"] = {
@@ -938,9 +953,11 @@ def _build_sampling_arguments(request: Request, style: CallStyle) -> dict[str, A
     can_have_logprobs = style.logprobs or request.schema is None
     if request.top_logprobs and can_have_logprobs:
         arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-    if style.temperature:  # litellm drops it for models that are known to refuse it
-        is_repeated = request.sample > 0
+    # litellm drops the temperature for models that it knows to refuse it. The style knows of others.
+    accepts_temperature = style.temperature
+    if accepts_temperature:
         # Replies to a repeated question should differ.
+        is_repeated = request.sample > 0
         arguments["temperature"] = 1 if is_repeated else 0
     return arguments
 
@@ -948,7 +965,7 @@ def _build_sampling_arguments(request: Request, style: CallStyle) -> dict[str, A
 def read_response(response: Any, endpoint: Endpoint, request: Request, style: CallStyle) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
     """Convert litellm's response to a reply.
 
-    Raises `GatewayError`, with the call's usage, if the reply was refused, filtered, cut or is empty.
+    Raises `GatewayError`, with the call's usage, if the reply was refused, filtered or cut, or is empty.
     """
     usage = _read_usage(response, endpoint)
     choice = _get_first_choice(response, usage)
@@ -964,14 +981,17 @@ def read_response(response: Any, endpoint: Endpoint, request: Request, style: Ca
         is_thinking = has_thoughts or not has_answer
         raise _make_cut_error(endpoint, request, style, usage, is_thinking=is_thinking)
 
-    text, is_enforced = _choose_answer(content, tool_text, style)
-    text = text or _read_answer_in_thoughts(message, endpoint)
+    answer, is_enforced = _choose_answer(content, tool_text, style)
+    if not answer:
+        # Some models write their answer among their thoughts.
+        answer = _read_answer_in_thoughts(message, endpoint)
     logprobs, tokens = _read_logprobs(choice, request)
+    # Without a schema, the log probabilities are the answer, so the text can be empty.
     is_answered_by_logprobs = request.schema is None and bool(logprobs)
-    if text == "" and not is_answered_by_logprobs:
+    if answer == "" and not is_answered_by_logprobs:
         raise _make_empty_error(endpoint, usage, other_tool, is_thinking=has_thoughts)
     return Reply(
-        text,
+        answer,
         model=getattr(response, "model", None) or endpoint.model,
         usage=usage,
         logprobs=logprobs,
@@ -1009,34 +1029,38 @@ def _read_answer_in_thoughts(message: Any, endpoint: Endpoint) -> str:  # noqa: 
 
 
 def _check_finish_reason(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN401 - litellm's object
-    """Raise `GatewayError` if the provider or the model ended a reply for a reason such as a refusal.
+    """Raise `GatewayError` if a reply ended by a refusal, a content filter or an error of the provider.
 
-    `choice` is the reply in litellm's form, and `text` is the answer in it, which can be "".
+    `text` is the reply's answer, or "".
     """
     choice_fields = getattr(choice, "provider_specific_fields", None) or {}
     if choice_fields.get("error"):
-        failure = make_stated_failure(choice_fields["error"])
+        failure = classify_json_error(choice_fields["error"])
         failure.usage = usage
         raise failure
 
     # The provider's own reason is more precise than litellm's, so it decides if there is one.
     reason = getattr(choice, "finish_reason", None)
     native_reason: Any = choice_fields.get("native_finish_reason")
-    has_native_reason = isinstance(native_reason, str)
-    kind = classify_finish_reason(native_reason if has_native_reason else reason)
+    kind = classify_finish_reason(native_reason if isinstance(native_reason, str) else reason)
 
     _check_refusal(choice, text, kind, usage)
     # litellm's own "content_filter" counts even if the provider's reason is of another kind.
     is_filtered = reason == "content_filter" or kind is FailureKind.CONTENT_FILTER
     if is_filtered:
-        problem = "the provider's content filter stopped the reply"
-        if has_native_reason:
-            problem += f" ({short_line(native_reason, MAX_REASON_CHARS)})"
-        raise GatewayError(FailureKind.CONTENT_FILTER, problem, usage=usage)
+        raise _make_filter_error(native_reason, usage)
     if kind in (FailureKind.OVERLOADED, FailureKind.SERVER_ERROR):
         shown_reason = short_line(str(native_reason or reason), MAX_REASON_CHARS)
         problem = f"the provider ended the reply: {shown_reason}"
         raise GatewayError(kind, problem, usage=usage)
+
+
+def _make_filter_error(native_reason: object, usage: Usage) -> GatewayError:
+    """Build the failure for a filtered reply, with the provider's own reason if there is one."""
+    problem = "the provider's content filter stopped the reply"
+    if isinstance(native_reason, str):
+        problem += f" ({short_line(native_reason, MAX_REASON_CHARS)})"
+    return GatewayError(FailureKind.CONTENT_FILTER, problem, usage=usage)
 
 
 def _check_refusal(
@@ -1158,20 +1182,22 @@ def _make_cut_error(
 def _make_empty_error(
     endpoint: Endpoint, usage: Usage, other_tool: str, *, is_thinking: bool
 ) -> GatewayError:
-    """Build the failure for a reply without an answer. Its message suggests a remedy.
+    """Build the failure for a reply without an answer.
 
     `is_thinking` means that the reply contains thoughts. `other_tool` is the name of a tool that the model
     called instead of ours, or "".
     """
-    problem = "the reply is empty"
     if other_tool:
         tool = short_line(other_tool, MAX_REASON_CHARS)
         problem = f"the model called another tool ({tool}) and gave no answer"
     elif is_thinking:
         problem = _explain_thoughts_only(endpoint)
+    else:
+        problem = "the reply is empty"
 
     failure = GatewayError(FailureKind.INVALID_REPLY, problem, usage=usage)
     if is_thinking:
+        # The next try allows more tokens for thinking.
         failure.objections = _NEEDS_MORE_THINKING
     return failure
 
@@ -1181,6 +1207,7 @@ def _explain_thoughts_only(endpoint: Endpoint) -> str:
     problem = f"the model thought and gave no answer; {_suggest_more_thinking(endpoint)}"
     if getattr(endpoint.profile, "reads_reasoning", False):
         return problem
+    # "There" is in the profile that the suggestion names.
     return f"{problem}, or set reads_reasoning: true there if its answers stand among its thoughts"
 
 
@@ -1260,8 +1287,8 @@ def _read_usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - l
         source = "profile"
     else:
         cost, source = _find_cost(response, endpoint)
-    call_usage = Usage(prompt_tokens, reply_tokens, cost, source, cache_read, cache_write)
-    return call_usage.of_call()
+    read_usage = Usage(prompt_tokens, reply_tokens, cost, source, cache_read, cache_write)
+    return read_usage.of_call()  # counts it as a call of unknown cost if there's no cost
 
 
 def _find_cost(response: Any, endpoint: Endpoint) -> tuple[float | None, CostSource | None]:  # noqa: ANN401 - litellm's object

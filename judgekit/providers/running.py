@@ -59,8 +59,8 @@ class _Process:
 
 
 _process = PerProcess(_Process)
-closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
-"""Closing functions to await in the loop when the process ends."""
+close_functions: list[Callable[[], Coroutine[Any, Any, None]]] = []
+"""Functions that close connections, to await in the loop when the process ends."""
 
 
 def shared_gateways() -> dict[str, Any]:
@@ -185,9 +185,9 @@ async def run_in_home_loop(
 
 
 def end() -> None:
-    """Cancel everything in the home loop, close connections, and stop the loop.
+    """Cancel everything in the home loop, close connections, and stop the loop, within a few seconds.
 
-    The home loop is the event loop for all calls to models. This takes a few seconds at most.
+    The home loop is the event loop for all calls to models.
     """
     home = _process.get().find_home()
     if home is None:
@@ -201,7 +201,7 @@ def end() -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for close in closing:
+        for close in close_functions:
             with suppress(Exception):
                 await close()
 

@@ -47,15 +47,15 @@ _edit_body: ContextVar[Callable[[bytes], bytes]] = ContextVar("reread", default=
 
 
 @contextmanager
-def bounded(max_bytes: int = MAX_REPLY_BYTES) -> Iterator[None]:
+def limited_reply_size(max_bytes: int = MAX_REPLY_BYTES) -> Iterator[None]:
     """Limit the size of replies to this task's requests to `max_bytes`, inside the `with` block.
 
-    Requests are limited if they use httpx or a transport passed to `bound`. A long reply must also be a JSON
-    object, unless the limit is above the default, as for a download.
+    Requests are limited if they use httpx or a transport passed to `patch_transport`. A long reply must also
+    be a JSON object, unless the limit is above the default, as for a download.
     """
     import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
-    bound(httpx.AsyncHTTPTransport)
+    patch_transport(httpx.AsyncHTTPTransport)
     token = _max_bytes.set(max_bytes)
     try:
         yield
@@ -65,7 +65,10 @@ def bounded(max_bytes: int = MAX_REPLY_BYTES) -> Iterator[None]:
 
 @contextmanager
 def collected_bodies(bodies: list[bytes]) -> Iterator[None]:
-    """Append the bodies of successful replies to `bodies`, for this task's `bounded` requests."""
+    """Append the bodies of successful replies to `bodies`, inside the `with` block.
+
+    This applies to the requests of this task whose reply size is limited.
+    """
     token = _collected_bodies.set(bodies)
     try:
         yield
@@ -92,12 +95,12 @@ def intercepted(
 
 
 @functools.cache  # so that a class is patched only once
-def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
+def patch_transport(transport: type[httpx.AsyncBaseTransport]) -> None:
     """Patch an HTTP transport class, so that a task can intercept its requests and limit the responses' size.
 
-    A task does so with the context managers `bounded`, `collected_bodies` and `intercepted`.
+    A task does so with the context managers `limited_reply_size`, `collected_bodies` and `intercepted`.
     """
-    send_unbounded: Callable[..., Awaitable[httpx.Response]] = transport.handle_async_request
+    send_without_limit: Callable[..., Awaitable[httpx.Response]] = transport.handle_async_request
 
     async def handle(self: Any, request: httpx.Request) -> httpx.Response:  # noqa: ANN401 - an instance of `transport`
         """Answer a request as the current task wants: intercepted, limited in size, or unchanged."""
@@ -107,9 +110,9 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
 
         max_bytes = _max_bytes.get()
         if max_bytes is None:  # the task has no limit
-            return await send_unbounded(self, request)
-        send = functools.partial(send_unbounded, self)
-        response = await _send_bounded(send, request, max_bytes)
+            return await send_without_limit(self, request)
+        send = functools.partial(send_without_limit, self)
+        response = await _send_with_limit(send, request, max_bytes)
         return _normalise_chat(response)
 
     transport.handle_async_request = handle  # type: ignore[method-assign]
@@ -124,15 +127,15 @@ async def _intercept_request(request: httpx.Request) -> httpx.Response | None:
     return intercept(request)
 
 
-async def _send_bounded(
+async def _send_with_limit(
     send: Callable[[httpx.Request], Awaitable[httpx.Response]],
     request: httpx.Request,
     max_bytes: int,
 ) -> httpx.Response:
     """Send a request, and return the response with its complete body, which the task may edit.
 
-    Raises `GatewayError` for a redirect to another address, or for a body that is larger than `max_bytes` or
-    otherwise refused by `_read_body`.
+    Raises `GatewayError` for a redirect to another address, and for a body that `_read_body` refuses, such as
+    one that's larger than `max_bytes`.
     """
     # Don't accept compressed replies, because a few bytes could expand to gigabytes.
     request.headers["accept-encoding"] = "identity"
@@ -145,7 +148,8 @@ async def _send_bounded(
         await response.aclose()
 
     if response.is_error:
-        # It's only quoted in a message, so its beginning suffices.
+        # `_read_body` hasn't checked it, so keep no more of it than of an unchecked reply. It's only quoted
+        # in a message.
         body = body[:_MAX_UNCHECKED_BYTES]
     else:
         edit_body = _edit_body.get()  # by default, it changes nothing
@@ -159,17 +163,18 @@ def _rebuild_response(
     """Build a new response with a body, because the original's stream is consumed."""
     import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
+    # Headers such as `content-length` are about the original body, and may not fit this one.
+    headers = _list_headers_not_about_body(response)
     return httpx.Response(
         response.status_code,
-        headers=_list_lasting_headers(response),
+        headers=headers,
         content=body,
         request=request,
         extensions=response.extensions,
     )
 
 
-def _list_lasting_headers(response: httpx.Response) -> list[tuple[str, str]]:
-    """List a response's headers, except those about its body, which may have changed."""
+def _list_headers_not_about_body(response: httpx.Response) -> list[tuple[str, str]]:
     headers = response.headers.multi_items()
     return [(name, value) for name, value in headers if name not in _BODY_HEADERS]
 
@@ -178,17 +183,18 @@ def _normalise_chat(response: httpx.Response) -> httpx.Response:
     """Convert a successful chat completion to OpenAI's form. Other responses are returned as they are."""
     import httpx  # noqa: PLC0415 - imported lazily because it's slow
 
+    # If the task collects bodies, it gets them as the provider sent them.
     _collect_body(response)
     request = response.request
-    is_chat = request.method == "POST" and request.url.path.endswith(chat.CHAT_PATH)
-    is_chat_completion = is_chat and response.is_success
-    if not is_chat_completion:
+    is_for_chat = request.method == "POST" and request.url.path.endswith(chat.CHAT_PATH)
+    if not is_for_chat or not response.is_success:
         return response
+
     status, content = chat.normalise(response.status_code, response.content)
-    is_unchanged = content is response.content
+    is_unchanged = content is response.content  # `normalise` returns the same object then
     if is_unchanged:
         return response
-    headers = _list_lasting_headers(response)
+    headers = _list_headers_not_about_body(response)
     return httpx.Response(status, headers=headers, content=content, request=request)
 
 
@@ -224,8 +230,8 @@ def _has_same_address(url: httpx.URL, other: httpx.URL) -> bool:
 async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
     """Read a response's body.
 
-    Raises `GatewayError` if the body is compressed or larger than `max_bytes`, or if a long reply isn't a
-    JSON object.
+    Raises `GatewayError` if the body is compressed or larger than `max_bytes`, or if it's a long reply that
+    isn't a JSON object.
     """
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
@@ -239,15 +245,16 @@ async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
             problem = f"the reply is larger than {max_bytes / 1_000_000:g} MB"
             raise GatewayError(FailureKind.INVALID_REPLY, problem)
 
-    # Only downloads may be larger than a reply, and they needn't be JSON.
-    is_reply = max_bytes <= MAX_REPLY_BYTES
-    if is_reply and response.is_success:
-        _check_long_reply(body)
+    # Only a download has a higher limit than a reply. It can be something other than JSON.
+    is_download = max_bytes > MAX_REPLY_BYTES
+    if response.is_success and not is_download:
+        _refuse_long_non_json(body)
     return bytes(body)
 
 
-def _check_long_reply(body: bytearray) -> None:
-    """Check a long reply before the client parses it; raises `GatewayError` if it isn't a JSON object."""
+def _refuse_long_non_json(body: bytearray) -> None:
+    """Raise `GatewayError` if a reply is long and isn't a JSON object."""
+    # If the client can't read a reply, its error can contain all of it.
     is_long = len(body) > _MAX_UNCHECKED_BYTES
     if is_long and not _is_json_object(body):
         problem = f"the reply of {len(body):,} bytes is not a JSON object"
@@ -326,9 +333,10 @@ async def list_offered(endpoint: Endpoint, seconds: float) -> list[str]:
 
 
 async def find_similar_address(endpoint: Endpoint, seconds: float) -> str | None:
-    """Find an address similar to the endpoint's that lists models, to correct a mistake of the user.
+    """Find the address that the user probably meant, if the endpoint's is wrong.
 
-    Tries the address without `/chat/completions`, and with `/v1`. Returns None if neither lists models.
+    Tries the address without `/chat/completions`, and then that with `/v1` added. Returns None if neither
+    lists models.
     """
     profile = endpoint.profile
     if not isinstance(profile, ApiProfile) or not profile.models_path or not endpoint.api_base:
@@ -336,13 +344,12 @@ async def find_similar_address(endpoint: Endpoint, seconds: float) -> str | None
     base = endpoint.api_base.rstrip("/")
     shorter_base = base.removesuffix(chat.CHAT_PATH)
     for address in (shorter_base, f"{shorter_base}/v1"):
-        if address == base:
+        if address == base:  # which is wrong
             continue
+        list_url = address + profile.models_path
         try:
             # Each of the two addresses gets half the time.
-            await fetch_list(
-                address + profile.models_path, endpoint.api_key, seconds / 2, MAX_REPLY_BYTES
-            )
+            await fetch_list(list_url, endpoint.api_key, seconds / 2, MAX_REPLY_BYTES)
         except Exception:  # noqa: BLE001, S112 - any server can be at this address
             continue
         return address
@@ -359,7 +366,7 @@ async def fetch_list(url: str, key: str | None, seconds: float, max_bytes: int) 
     # A server on this machine needs neither a proxy nor certificates, which take long to load.
     is_local = url.startswith("http:") and is_loopback(url)
     client = httpx.AsyncClient(timeout=seconds, trust_env=not is_local, verify=not is_local)
-    with bounded(max_bytes):
+    with limited_reply_size(max_bytes):
         async with asyncio.timeout(seconds), client:
             response = await client.get(url, headers=headers)
             response.raise_for_status()

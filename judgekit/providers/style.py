@@ -47,14 +47,17 @@ class CallStyle(NamedTuple):
     room: int | None = None
 
     def thinking_tokens(self, endpoint: Endpoint) -> int:
-        """Return the number of tokens to allow for thinking, from the profile or learned from replies."""
-        profile = endpoint.profile
-        if profile.limits.thinking_tokens is not None:
-            return profile.limits.thinking_tokens
+        """Return the number of tokens to allow for thinking.
 
-        learned_tokens = self.thinking
+        The profile's numbers come first, and then the number that this style learned from a failure.
+        """
+        profile = endpoint.profile
+        tokens_for_all_models = profile.limits.thinking_tokens
+        if tokens_for_all_models is not None:
+            return tokens_for_all_models
+
         tokens_by_model: dict[str, int] = getattr(profile, "thinking", {})  # some profiles lack it
-        return profile.of_model(tokens_by_model, endpoint.model, default=learned_tokens)
+        return profile.of_model(tokens_by_model, endpoint.model, default=self.thinking)
 
     def reply_tokens(self, endpoint: Endpoint, request: Request) -> int:
         """Return a reply's token limit, including thinking."""
@@ -101,7 +104,8 @@ class CallStyle(NamedTuple):
 
     def _drop_refused_part(self, objections: frozenset[str], request: Request) -> CallStyle | None:
         """Return a style without the first feature that the provider refused, or None if none is left."""
-        if self.max_tokens != NEWER_TOKEN_LIMIT_FIELD and "newer_limit" in objections:
+        limit_field = self.max_tokens  # a name, not a number
+        if limit_field != NEWER_TOKEN_LIMIT_FIELD and "newer_limit" in objections:
             return self._replace(max_tokens=NEWER_TOKEN_LIMIT_FIELD)
         if self.temperature and "temperature" in objections:
             return self._replace(temperature=False)

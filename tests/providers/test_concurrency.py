@@ -69,7 +69,7 @@ def test_a_thing_that_is_ready_is_taken_when_the_results_before_it_were_seen() -
 
     async def run() -> None:
         nonlocal seen
-        stream = map_concurrently(judge, things(), 4, in_order=False, is_ready=True)
+        stream = map_concurrently(judge, things(), 4, in_order=False, never_blocks=True)
         async with aclosing(stream):
             async for _ in stream:
                 seen += 1
