@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from judgekit.config import TIERS, Outcome, TierName
 from judgekit.errors import InputError
 from judgekit.evaluation.labels import agrees
-from judgekit.judging.calibration import DEFAULT_OPTIONS, Answered, Asked, Readings, together
+from judgekit.judging.calibration import (
+    DEFAULT_OPTIONS,
+    Answered,
+    Asked,
+    Readings,
+    join_model_names,
+)
 from judgekit.judging.escalation import decide
 from judgekit.judging.evidence import FAILED
 from judgekit.judging.steps import CALIBRATED_ROW, Ask
@@ -62,7 +68,7 @@ def _collect_model_names(cases: Iterable[Case], tier: TierName) -> set[str]:
         if tier in case.judges:
             jurors = case.judges[tier].jurors
             # A jury's models count as one, with a joint name.
-            joint_name = together(juror.model for juror in jurors)
+            joint_name = join_model_names(juror.model for juror in jurors)
             names.add(joint_name)
     return names
 

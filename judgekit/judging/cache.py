@@ -20,7 +20,7 @@ from judgekit.providers.decisions import build_question_arguments
 from judgekit.text import strict_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from judgekit.providers.decisions import DecisionQuestion
 
@@ -90,7 +90,7 @@ class ReplyCache:
         return _parse_reply(stored.text)
 
     def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
-        """Store a valid reply, except for replies from a recording, because the recording can change."""
+        """Store a valid reply, unless it's from a recording, because the recording can change."""
         if endpoint.profile.kind == "replay":
             return
         text = json.dumps(
@@ -99,6 +99,7 @@ class ReplyCache:
                 "model": reply.model,
                 "logprobs": reply.logprobs,
                 "tokens": reply.tokens,
+                # The key of earlier versions, whose replies are still read.
                 "held": reply.schema_enforced,
             }
         )
@@ -108,14 +109,14 @@ class ReplyCache:
 def _parse_reply(text: str) -> Reply | None:
     """Parse a stored reply. Return None if it's invalid."""
     with suppress(ValueError, GatewayError):  # pydantic's errors are ValueErrors
-        kept_reply = _StoredReply.model_validate(strict_json(text), strict=True)
+        stored_reply = _StoredReply.model_validate(strict_json(text), strict=True)
         return Reply(
-            text=kept_reply.text,
-            model=kept_reply.model,
+            text=stored_reply.text,
+            model=stored_reply.model,
             usage=CACHED_USAGE,
-            logprobs=tuple(kept_reply.logprobs),
-            tokens=tuple(kept_reply.tokens),
-            schema_enforced=kept_reply.held,
+            logprobs=tuple(stored_reply.logprobs),
+            tokens=tuple(stored_reply.tokens),
+            schema_enforced=stored_reply.held,
         )
     return None
 
@@ -163,15 +164,18 @@ def _build_hashed_questions(questions: Sequence[DecisionQuestion]) -> Any:  # no
 
 
 def _choose_hashed_parameters(endpoint: Endpoint) -> dict[str, str]:
-    """Return the endpoint's parameters that can affect replies, without secrets."""
+    """Return the endpoint's parameters that can affect replies. Secrets don't."""
+    if endpoint.profile.kind == "command":
+        return _choose_addresses(endpoint.parameters)
     secrets = list_secrets(endpoint)
-    parameters = {}
-    for name, value in endpoint.parameters.items():
-        # For a command, the parameters are its environment. Only addresses in it affect replies.
-        if endpoint.profile.kind == "command":
-            is_hashed = any(word in name for word in _ADDRESS_WORDS)
-        else:
-            is_hashed = value not in secrets
-        if is_hashed:
-            parameters[name] = value
-    return parameters
+    return {name: value for name, value in endpoint.parameters.items() if value not in secrets}
+
+
+def _choose_addresses(environment_variables: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a command's environment variables that hold an address. No others affect replies."""
+    addresses = {}
+    for name, value in environment_variables.items():
+        is_address = any(word in name for word in _ADDRESS_WORDS)
+        if is_address:
+            addresses[name] = value
+    return addresses

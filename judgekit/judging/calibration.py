@@ -175,8 +175,8 @@ class Calibration(Strict):
         return self.model_dump_json(by_alias=True, indent=2) + "\n"
 
 
-def together(models: Iterable[str]) -> str:
-    """Join a tier's models into one name that doesn't depend on their order."""
+def join_model_names(models: Iterable[str]) -> str:
+    """Join the names of a tier's models into one. The order of `models` doesn't matter."""
     return MODEL_SEPARATOR.join(sorted(models))
 
 
@@ -203,11 +203,11 @@ def bound(labels: int, errors: int, gains: int, level: float, promise: Promise) 
 
 _BOUND_ROUNDING_ERROR = 1e-6  # bounds are written with six digits
 Flaw: TypeAlias = tuple[str, str]
-"""A wrong key, and a description of the expected value."""
+"""A wrong key, and the problem with its value."""
 
 
 def find_flaws(calibration: Calibration) -> Iterator[Flaw]:
-    """Yield each key of a calibration that contradicts others, with a description of the expected value."""
+    """Yield each contradiction in a calibration: the key in the file, and the problem."""
     later_tiers = _list_tiers(calibration)[1:]
     reference = calibration.promise.reference
     if reference is not None and reference not in later_tiers:
@@ -216,10 +216,10 @@ def find_flaws(calibration: Calibration) -> Iterator[Flaw]:
         if count > max_count:
             yield key, f"expected {max_count} at most, got {count}"
     for index, gate in enumerate(calibration.gates):
-        for key, expected in _find_class_flaws(calibration, gate):
-            yield f"gates.{index}{key}", expected
-        for key, expected in _find_count_flaws(calibration, gate):
-            yield f"gates.{index}{key}", expected
+        for gate_key, problem in _find_class_flaws(calibration, gate):
+            yield f"gates.{index}{gate_key}", problem
+        for gate_key, problem in _find_count_flaws(calibration, gate):
+            yield f"gates.{index}{gate_key}", problem
 
 
 def _list_tiers(calibration: Calibration) -> list[TierName]:
@@ -255,14 +255,15 @@ def _list_keyed_rules(calibration: Calibration) -> Iterator[tuple[str, Calibrate
 def _find_class_flaws(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
     """Yield each flaw in a gate's class: a key, such as ".tier", and the problem.
 
-    A gate is a calibration's rule for a class of opinions. Opinions of a class have the same tier, the same
-    outcome, and the same outcome of the tier before.
+    A gate is a calibration's rule for a class of opinions. The class is a tier, its outcome, and the outcome
+    of the previous tier (`after`).
     """
     first_tier = _list_tiers(calibration)[0]
     allowed_tiers = _list_allowed_tiers(calibration, gate)
     if gate.tier not in allowed_tiers:
         yield ".tier", f"expected {' or '.join(allowed_tiers) or 'none'}, got {gate.tier}"
 
+    # With `stands`, the gate upholds the first tier's win although the gate's own tier sees a tie.
     if gate.stands and not _is_win_against_tie(gate, first_tier):
         yield ".stands", f"expected a win of {first_tier} against a tie of {gate.tier}"
 
@@ -284,12 +285,14 @@ def _is_win_against_tie(gate: CalibratedRule, winner: TierName) -> bool:
 def _list_allowed_tiers(calibration: Calibration, gate: CalibratedRule) -> list[TierName]:
     """List the tiers for which a calibration can have a gate like this."""
     tiers = _list_tiers(calibration)
-    reference = calibration.promise.reference
-    if gate.stands:  # a win of the first tier against a tie of the second
+    if gate.stands:
+        # The gate upholds the first tier's win against the second tier's tie. It belongs to the second tier.
         return tiers[1:2]
-    if reference:  # the reference is final without a gate
+    # The reference is final without a gate. If there's none, the last tier is.
+    reference = calibration.promise.reference
+    if reference:
         return tiers[: tiers.index(reference)]
-    return tiers[:-1]  # the last tier is final without a gate
+    return tiers[:-1]
 
 
 def _make_class_key(gate: CalibratedRule) -> tuple[str | None, ...]:
@@ -297,31 +300,36 @@ def _make_class_key(gate: CalibratedRule) -> tuple[str | None, ...]:
 
 
 def _find_count_flaws(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
-    """Yield each flaw in the counts that support a gate: a key, such as ".labels", and the problem."""
+    """Yield each flaw in a gate's counts: a key, such as ".labels", and the problem."""
     cases = calibration.cases
-    promise = calibration.promise
     # A case belongs to at most one gate of a tier. So the gates of a tier can't have more labels than there
     # are cases.
     tier_labels = _count_labels_of_tier(calibration, gate.tier)
     if tier_labels > cases:
         yield ".labels", f"expected up to {cases} in all gates of {gate.tier}, got {tier_labels}"
 
-    # The promise allows a total probability of error, which the gates share equally. Each gate's labels must
-    # support the promised rate at this level.
+    promised_rate = calibration.promise.rate
+    computed_bound = _compute_bound(calibration, gate)
+    if computed_bound > promised_rate:
+        count = f"{gate.errors} wrong of {gate.labels}"
+        support = f"{count} does not support a rate of at most {promised_rate:g}"
+        yield ".labels", f"{support}: it may be up to {computed_bound:.3g}"
+
+    # The bound in the file has been rounded.
+    is_high_enough = computed_bound - _BOUND_ROUNDING_ERROR <= gate.bound
+    is_as_promised = gate.bound <= promised_rate + _BOUND_ROUNDING_ERROR
+    is_valid_bound = is_high_enough and is_as_promised
+    if not is_valid_bound:
+        yield ".bound", f"expected {computed_bound:.6f} to {promised_rate:g}, got {gate.bound:g}"
+
+
+def _compute_bound(calibration: Calibration, gate: CalibratedRule) -> float:
+    """Compute the upper bound of a gate's error rate from its labels."""
+    promise = calibration.promise
+    # All gates together may break the promise with this probability. Each gets an equal share.
     gate_count = max(1, len(calibration.gates))
     level = (1 - promise.confidence) / gate_count
-    least_bound = bound(gate.labels, gate.errors, gate.gains, level, promise)
-    if least_bound > promise.rate:
-        count = f"{gate.errors} wrong of {gate.labels}"
-        support = f"{count} does not support a rate of at most {promise.rate:g}"
-        yield ".labels", f"{support}: it may be up to {least_bound:.3g}"
-
-    # The stored bound has been rounded.
-    is_supported = least_bound - _BOUND_ROUNDING_ERROR <= gate.bound
-    is_as_promised = gate.bound <= promise.rate + _BOUND_ROUNDING_ERROR
-    is_valid_bound = is_supported and is_as_promised
-    if not is_valid_bound:
-        yield ".bound", f"expected {least_bound:.6f} to {promise.rate:g}, got {gate.bound:g}"
+    return bound(gate.labels, gate.errors, gate.gains, level, promise)
 
 
 def _count_labels_of_tier(calibration: Calibration, tier: TierName) -> int:

@@ -110,11 +110,10 @@ def _read_folder(
     calibrations = []
     problems = []
 
-    # If there are very many files, only read the newest.
     paths = _list_newest_first(folder, rubric_id, mode)
     if len(paths) > MAX_READ:
-        count = f"{len(paths)} files that may be for {rubric_id}, {mode}"
-        problems.append(f"{folder}: {count}; read {MAX_READ} of them")
+        found = f"{len(paths)} files that may be for {rubric_id}, {mode}"
+        problems.append(f"{folder}: {found}; read {MAX_READ} of them")
 
     for path in paths[:MAX_READ]:
         try:
@@ -128,6 +127,7 @@ def _read_folder(
         if is_for_judge:
             calibrations.append(calibration)
 
+    # A file can be newer than its calibration, for example in a clone.
     calibrations.sort(key=lambda calibration: calibration.made, reverse=True)
     return calibrations, problems
 
@@ -176,8 +176,8 @@ def read_calibration(path: Path, *, of_project: bool = False) -> Calibration:
         _check_accepted(path)
     first_flaw = next(find_flaws(calibration), None)
     if first_flaw is not None:
-        key, expected = first_flaw
-        raise ConfigError(f"{expected}; {AGAIN}", path=path, key=key)
+        key, problem = first_flaw
+        raise ConfigError(f"{problem}; {AGAIN}", path=path, key=key)
     return calibration
 
 

@@ -15,8 +15,8 @@ from judgekit.judging.calibration import (
     Asked,
     Asking,
     Calibration,
+    join_model_names,
     sha256,
-    together,
 )
 from judgekit.judging.questions import question_of
 from judgekit.judging.questions_hash import hash_questions
@@ -50,26 +50,26 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
     A calibration only fits a judge whose fingerprint is the same.
     """
     has_scores = question_of(settings.loaded_rubric.rubric).has_scores
-    names_by_tier: dict[TierName, str] = {}
+    joined_names_by_tier: dict[TierName, str] = {}
     sources_by_tier: dict[TierName, dict[str, frozenset[ScoreSource]]] = {}
-    hashes_by_tier: Asking = {}
+    profile_hashes_by_tier: Asking = {}
     for tier, endpoints in settings.models_by_tier.items():
         endpoints_by_model = _group_by_model(endpoints)
-        names_by_tier[tier] = together(endpoint.model for endpoint in endpoints)
+        joined_names_by_tier[tier] = join_model_names(endpoint.model for endpoint in endpoints)
         sources_by_tier[tier] = _list_sources(endpoints_by_model, has_scores=has_scores)
-        hashes_by_tier[tier] = _hash_profiles_by_model(endpoints_by_model)
+        profile_hashes_by_tier[tier] = _hash_profiles_by_model(endpoints_by_model)
 
-    asked_with = Asked(
+    options = Asked(
         samples=settings.samples,
         criteria=settings.criteria,
         jury=settings.jury,
         redact=bool(settings.redact),
     )
     return PanelFingerprint(
-        models=names_by_tier,
-        asked=asked_with,
+        models=joined_names_by_tier,
+        asked=options,
         sources_by_tier=sources_by_tier,
-        asking=hashes_by_tier,
+        asking=profile_hashes_by_tier,
     )
 
 
@@ -135,15 +135,16 @@ def _list_relevant_fields(endpoint: Endpoint) -> dict[str, object] | None:
     if isinstance(profile, registry.LitellmProfile):
         return _list_litellm_fields(profile, endpoint)
     if isinstance(profile, registry.DecisionsProfile):
-        return {}
+        return {}  # no field affects replies
     if isinstance(profile, registry.CommandProfile):
         keys = {"argv", "reply", "reply_key", "reply_where", "files", "set_env"}
         return profile.model_dump(include=keys)
-    return None
+    return None  # a recording
 
 
 def _list_litellm_fields(profile: registry.LitellmProfile, endpoint: Endpoint) -> dict[str, object]:
-    """Return the arguments of calls, and the thresholds of pointwise answers, if there are any."""
+    """Return the fields of a LiteLLM profile that affect the replies of the endpoint's model."""
+    # Both are tables by model.
     relevant_fields: dict[str, object] = {
         "arguments": profile.of_model(profile.arguments, endpoint.model, default={}),
         "thinking": profile.of_model(profile.thinking, endpoint.model, default=0),
@@ -186,7 +187,7 @@ def _find_changed_texts(calibration: Calibration, loaded: LoadedRubric) -> Itera
 
 
 def _find_other_count(calibration: Calibration, subjects: int) -> Iterator[str]:
-    """Yield a reason if the calibration was made for fewer or more texts."""
+    """Yield a misfit if the calibration was made for fewer or more texts."""
     if calibration.subjects is None:
         return
     least = calibration.subjects.least
@@ -198,24 +199,26 @@ def _find_other_count(calibration: Calibration, subjects: int) -> Iterator[str]:
 
 
 def _find_other_models(calibration: Calibration, panel: PanelFingerprint) -> Iterator[str]:
-    """Yield a reason for each tier that has other models now."""
-    for tier in calibration.models | panel.models:
+    """Yield a misfit for each tier that has other models now."""
+    tiers = calibration.models | panel.models  # those of either one
+    for tier in tiers:
         models_then = calibration.models.get(tier, "nobody")
         models_now = panel.models.get(tier, "nobody")
         # The calibration can name the same models in another order.
-        models_then_in_order = together(models_then.split(MODEL_SEPARATOR))
-        if models_then_in_order != models_now:
+        sorted_models_then = join_model_names(models_then.split(MODEL_SEPARATOR))
+        if sorted_models_then != models_now:
             yield f"{tier} was {models_then} and is {models_now} now"
 
 
 def _find_other_options(
     calibration: Calibration, rubric: Rubric, panel: PanelFingerprint
 ) -> Iterator[str]:
-    """Yield a reason for each relevant option that has another value now."""
+    """Yield a misfit for each relevant option that has another value now."""
     for name in _list_relevant_options(calibration, rubric, panel):
         value_then = getattr(calibration.asked, name)
         value_now = getattr(panel.asked, name)
         if value_then != value_now:
+            # Write booleans as in the configuration: true, not True.
             yield f"judge.{name} was {str(value_then).lower()} and is {str(value_now).lower()} now"
 
 
@@ -223,19 +226,20 @@ def _list_relevant_options(
     calibration: Calibration, rubric: Rubric, panel: PanelFingerprint
 ) -> Iterator[str]:
     """Yield the names of the options in `Asked` that can change the answers of a panel's models."""
+    # Only a model that writes text can answer the same question differently.
     has_writer = _has_writer(panel)
-    # A model that doesn't write text always gives the same answer.
     if has_writer:
         yield "samples"
 
-    # A model that doesn't write text gets each question separately anyway, except about pairs of texts.
+    # Several questions can share a call to a model that writes. For other models, that only matters if the
+    # questions are about two texts.
     can_combine_questions = has_writer or question_of(rubric).is_about_two
     if len(rubric.questions) > 1 and can_combine_questions:
         yield "criteria"
 
+    # Rankings always average scores, whatever the jury rule is.
     has_jury = any(MODEL_SEPARATOR in names for names in panel.models.values())
     is_ranking = bool(calibration.subjects)
-    # The jury rule doesn't matter for rankings, which always average scores.
     if has_jury and not is_ranking:
         yield "jury"
     yield "redact"
@@ -253,26 +257,28 @@ def _has_writer(panel: PanelFingerprint) -> bool:
 
 
 def _find_other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterator[str]:
-    """Yield a message for each model that's called differently now, or whose answers are read differently."""
-    for tier, models in panel.sources_by_tier.items():
-        for model, possible_sources_now in models.items():
+    """Yield a misfit for each model whose answers are read differently now, or whose profile has changed."""
+    for tier, sources_by_model in panel.sources_by_tier.items():
+        for model, sources_now in sources_by_model.items():
             source_then = calibration.read.get(tier, {}).get(model)
-            yield from _find_other_source(tier, source_then, possible_sources_now)
+            yield from _find_other_source(tier, source_then, sources_now)
 
             # Recordings and older calibrations have no hash.
             hash_now = panel.asking.get(tier, {}).get(model)
             hash_then = calibration.asking.get(tier, {}).get(model)
-            if hash_now and hash_then is not None and hash_then != hash_now:
+            has_both_hashes = hash_now is not None and hash_then is not None
+            if has_both_hashes and hash_then != hash_now:
                 yield f"how its provider's profile asks {model} has changed"
 
 
 def _find_other_source(
     tier: TierName, source_then: ScoreSource | None, sources_now: frozenset[ScoreSource]
 ) -> Iterator[str]:
-    """Yield a message if a model's answers can't be read as they were when the calibration was made."""
+    """Yield a misfit if a model's answers can't be read as they were when the calibration was made."""
     words_now = SOURCE_WORDS[_choose_usual_source(sources_now)]
-    # If the calibration doesn't say how, only the reading of probabilities counts as a change.
     if source_then is None:
+        # The calibration doesn't say how they were read. Only "expected" scores, which are computed from
+        # probabilities, count as a change.
         if "expected" in sources_now:
             yield f"it does not say how the scores of {tier} were read, and they are {words_now} now"
         return

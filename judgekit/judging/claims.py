@@ -161,7 +161,7 @@ class _BlockBuilder:
             self._lines.append(line)
 
     def add_line(self, whole_line: str, next_line: str) -> Iterator[_Block]:
-        """Add a line outside a code block. `next_line` tells if it's a table's header."""
+        """Add a line outside a code block. A line of a table is its header if `next_line` is a rule."""
         fence = _CODE_FENCE_PATTERN.match(whole_line)
         if fence:
             yield from self.end_block()
@@ -177,9 +177,9 @@ class _BlockBuilder:
         # Any other line ends the block and, unless it's a separator, starts another one.
         yield from self.end_block()
         if line_kind == "heading":
-            yield from _end_block("lead", [_without_mark(_HEADING_PATTERN, line).rstrip("# \t")])
+            yield from _make_blocks("lead", [_without_mark(_HEADING_PATTERN, line).rstrip("# \t")])
         elif line_kind == "table header":
-            yield from _end_block("lead", [line.strip("| \t")])
+            yield from _make_blocks("lead", [line.strip("| \t")])
         elif line_kind == "table row":
             self._start_block("item", line.strip("| \t"))
         elif line_kind == "list item":
@@ -187,7 +187,7 @@ class _BlockBuilder:
 
     def end_block(self) -> Iterator[_Block]:
         """Yield the current block unless it's blank, and go on with prose."""
-        yield from _end_block(self._kind, self._lines)
+        yield from _make_blocks(self._kind, self._lines)
         self._start_block("prose")
 
     def _start_block(self, kind: str, *lines: str, open_fence: str = "") -> None:
@@ -219,7 +219,7 @@ def _without_mark(mark: re.Pattern[str], line: str) -> str:
     return line[match.end() :]
 
 
-def _end_block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
+def _make_blocks(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
     """Yield lines as a block of the given kind. Yields nothing if the lines are blank.
 
     If prose ends with a colon, its last sentence becomes a separate block, a lead, because it introduces the

@@ -141,8 +141,9 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         return in_words(reservations)
 
     def _explain_not_judged(self, state: Compared) -> Reservation | None:
-        """Explain why no model was called. Return None if one was, or if none was needed for equal texts."""
-        if state.rounds or state.subject.is_one_text:
+        """Explain why no model was called, or return None if there's nothing to explain."""
+        was_judged = bool(state.rounds)
+        if was_judged or state.subject.is_one_text:  # equal texts need no model
             return None
         reason = state.refusal_reason or self.settings.no_model_reason
         if not reason:
@@ -162,8 +163,9 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
 
     def refused_result(self, state: Compared, end: End, *, truncated: bool) -> ComparisonResult:
         """Build the undetermined result for a win that only the winner's own family supports."""
-        refused_end = end.overruled_end or end  # a refusal has always overruled a win
-        problem = independence_problem(self.evidence(state), self.rules(state), refused_end)
+        # A refusal has always overruled a win, so `or end` is only for the type checker.
+        overruled_win = end.overruled_end or end
+        problem = independence_problem(self.evidence(state), self.rules(state), overruled_win)
         reservation = None
         if problem:
             reservation = Reservation(ReservationKind.OWN_FAMILY, problem)
@@ -218,20 +220,22 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         state.cut_tiers = self.cut_texts(state)
 
     def question(self, tier: TierName, state: Compared) -> CompareQuestion:
-        """Build the question for a tier. The tiebreaker also sees the earlier tiers' reasons."""
+        """Build the question for a tier. The tiebreaker also sees the earlier votes with their reasons."""
         question = CompareQuestion(self.settings, state.subject, tier)
         if tier != "tiebreaker":
             return question
 
-        tier_votes = [tier_vote for tier_vote in state.opinions.values() if tier_vote.votes]
+        tiers_with_votes = [tier_vote for tier_vote in state.opinions.values() if tier_vote.votes]
         earlier_opinions: list[EarlierOpinion] = []
-        for tier_vote in tier_votes:
+        for tier_vote in tiers_with_votes:
             for vote in tier_vote.votes:
                 earlier_opinions.append(_describe_vote(vote, question))
 
-        # With only one opinion, there's nothing to settle, so use the deep tier's instructions.
-        instructions: TierName = "tiebreaker" if len(tier_votes) > 1 else "deep"
-        return replace(question, instructions_tier=instructions, earlier_opinions=earlier_opinions)
+        # If only one tier has voted, there's nothing to settle, so use the deep tier's instructions.
+        instructions_tier: TierName = "tiebreaker" if len(tiers_with_votes) > 1 else "deep"
+        return replace(
+            question, instructions_tier=instructions_tier, earlier_opinions=earlier_opinions
+        )
 
     def evidence(self, state: Compared) -> Evidence:
         """Convert the tiers' votes to evidence."""
@@ -266,16 +270,17 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return replace(escalation_rules, authors=families_by_outcome)
 
     def record(self, state: Compared, end: End) -> Comparison:
-        """Build the result of a comparison, with a note about texts that were truncated."""
-        votes: dict[TierName, TierVote] = state.opinions
+        """Build the record of a comparison, with a note about the texts that were cut."""
         cuts = []
         for tier, letters in self.cut_texts(state).items():
-            if tier in votes:
+            was_asked = tier in state.opinions
+            if was_asked:
                 cuts.append(f"{letters} for {tier}")
         note = None
         if cuts:
             note = Reservation(ReservationKind.CUT, f"cut: {', '.join(cuts)}")
-        return self.comparison(state, end, self._build_result(state, end), note)
+        result = self._build_result(state, end)
+        return self.comparison(state, end, result, note)
 
     def _build_result(self, state: Compared, end: End) -> ComparisonResult:
         """Build the result from the vote of the tier that decided. If none did, the result has no vote."""
@@ -346,8 +351,9 @@ NOT_WHOLE = Reservation(
 
 
 def word_of_end(end: End, first_winner: PairWord | None) -> str:
-    """Convert a result's verdict to the better text's letter or "tie". Return other verdicts unchanged."""
-    # "accept" means that the first winner is better, and "reject" that the other text is.
+    """Convert an end's verdict to the better text's letter or "tie". An open verdict stays as it is."""
+    # The escalation rules judge if the first winner is better. "accept" means that it is, "reject" that the
+    # other text is, and "improve" that neither is.
     word_by_verdict: dict[str, str] = {"improve": TIE}
     if first_winner is not None:
         word_by_verdict["accept"] = first_winner
