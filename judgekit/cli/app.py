@@ -97,6 +97,8 @@ def _add_command(app: typer.Typer, name: str) -> None:
 
 
 def hook(
+    # These options are only declared for the help. `main` reads the command line itself, because it must
+    # also work without typer.
     _explain: Annotated[
         str,
         typer.Option(
@@ -114,7 +116,8 @@ def hook(
     """Answer the hook of a coding agent: JSON on stdin, context on stdout; the exit code is always 0."""
     from judgekit.hooks.claude_code import main
 
-    return main()  # it reads the command line itself, because it must also work without typer
+    # It reads the command line itself, because it must also work without typer.
+    return main()
 
 
 def run(arguments: list[str] | None = None) -> int:

@@ -162,7 +162,10 @@ def _use_recorded_answers(cases: list[Case]) -> Opinions:
 
 
 def _write_if_useful(calibration: Calibration, out: Path | None) -> None:
-    """Write a calibration and accept it for this user. Without promises, only write a given `out`."""
+    """Write a calibration and accept it for this user.
+
+    If it promises nothing, do so only if `out` is given.
+    """
     from judgekit.judging import calibration_files
 
     if not calibration.gates and out is None:
@@ -289,14 +292,14 @@ def _say_effect(calibration: Calibration) -> None:
     title = f"On these {counted(cases, 'label', 'labels')}"
     say(f"\n{title:<46}{'calibrated':>12}{'without':>12}")
     outcomes = (calibration.with_gates, calibration.without)
-    _say_row("final by calibration", [f"{measured.by_gate / cases:.1%}" for measured in outcomes])
-    _say_row("decided", [f"{measured.decided / cases:.1%}" for measured in outcomes])
-    _say_row("wrong among the decided", [_describe_wrong(measured) for measured in outcomes])
+    _say_row("final by calibration", [f"{outcome.by_gate / cases:.1%}" for outcome in outcomes])
+    _say_row("decided", [f"{outcome.decided / cases:.1%}" for outcome in outcomes])
+    _say_row("wrong among the decided", [_describe_wrong(outcome) for outcome in outcomes])
     for tier in calibration.models:
-        _say_row(f"calls of {tier}", [str(measured.calls.get(tier, 0)) for measured in outcomes])
+        _say_row(f"calls of {tier}", [str(outcome.calls.get(tier, 0)) for outcome in outcomes])
 
-    usual_calls = _count_usual_calls(calibration)
-    saved_calls = [_describe_saved_calls(measured, usual_calls) for measured in outcomes]
+    quick_and_deep_calls = _count_usual_calls(calibration)
+    saved_calls = [_describe_saved_calls(outcome, quick_and_deep_calls) for outcome in outcomes]
     _say_row("calls saved against quick and deep", saved_calls)
     if calibration.saved is not None:
         _say_saved_amounts(calibration.saved)
@@ -316,12 +319,12 @@ def _describe_wrong(measured: Measured) -> str:
 
 
 def _count_usual_calls(calibration: Calibration) -> int:
-    """Count the calls if quick and deep were both asked about each subject."""
-    subjects = calibration.cases
-    if calibration.subjects:  # each case is a comparison of several
-        subjects = calibration.subjects.all
+    """Count the calls that asking both quick and deep about each subject would take."""
+    subject_count = calibration.cases
+    if calibration.subjects:  # each case compares several subjects
+        subject_count = calibration.subjects.all
     usual_tiers = [tier for tier in calibration.models if tier != "tiebreaker"]
-    return subjects * len(usual_tiers)
+    return subject_count * len(usual_tiers)
 
 
 def _describe_saved_calls(measured: Measured, usual_calls: int) -> str:
@@ -354,12 +357,12 @@ def _say_likelihoods(calibration: Calibration) -> None:
 
 
 def _format_rule(rule: CalibratedRule, calibration: Calibration) -> str:
-    """Format a rule as a line: its opinions, their errors, and the bound of the error rate."""
+    """Format a rule as a line: its opinions, their errors and gains, and the bound of the error rate."""
     opinions_text = _describe_opinions(rule, is_of_comparisons=bool(calibration.subjects))
     gains = f" and {rule.gains} gained" if rule.gains else ""
     bound = rule.bound
     if bound > 0:
-        bound = max(bound, 0.001)  # never print "at most 0.0%"
+        bound = max(bound, 0.001)  # don't round it to 0.0%
     return f"  {opinions_text:<{NAME_WIDTH}} {rule.errors} wrong{gains} of {rule.labels}, at most {bound:.1%}"
 
 

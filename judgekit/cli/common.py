@@ -24,7 +24,7 @@ _MAX_SUMMARY_CHARS = 1000  # characters, so that no summary is cut
 
 
 def add_common_options(command: Any, *, path: str = "", top: bool = True) -> None:  # noqa: ANN401 - typer's own, which it does not name
-    """Add the common options and the rest of the help to a command and its subcommands.
+    """Add the common options to a command and its subcommands, and put our help in place of typer's.
 
     `path` is the command's full name, such as `eval memories`. Only the top command's help lists the common
     options.
@@ -155,7 +155,7 @@ def load_help_table() -> dict[str, Any]:
 
 
 def _apply_common_option(_context: object, option: Any, is_given: bool) -> None:  # noqa: ANN401 - typer's own
-    """Apply -q, -v or -V. An engine's calls to models can't be logged by -v."""
+    """Apply -q, -v or -V."""
     if not is_given:
         return
     if option.name == "version":

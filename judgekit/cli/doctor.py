@@ -303,6 +303,7 @@ def _check_pins(config: Config, project: Path) -> Iterator[Check]:
         return
 
     profiles = Profiles(compile_profiles(project))
+    # Every search looks up the pins, so any query will do.
     ranked = search.search(
         _ANY_QUERY,
         retrieval.roots,
@@ -312,9 +313,11 @@ def _check_pins(config: Config, project: Path) -> Iterator[Check]:
         profiles=profiles,
         pins=retrieval.pin,
     )
-    notes_about_pins = list(ranked.pin_by_note)
-    notes = pins.suggest(notes_about_pins, ranked.pin_by_note, ranked.searched_roots, profiles)
-    for note in notes:
+    unmatched_pin_notes = list(ranked.pin_by_note)
+    notes_with_suggestions = pins.suggest(
+        unmatched_pin_notes, ranked.pin_by_note, ranked.searched_roots, profiles
+    )
+    for note in notes_with_suggestions:
         yield "note", "prompt hook", note
 
 

@@ -230,7 +230,7 @@ def _say_comparison(report: JudgingReport) -> None:
 def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
     """Save the measured noise for the gate: how far scores move if items are judged again.
 
-    Without enough repeats, nothing is saved, and the exit code asks for a person.
+    Saves nothing and returns `HUMAN_NEEDED` if no documents were scored, or with too few repeats.
     """
     from judgekit.judging import noise
 
@@ -246,7 +246,7 @@ def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
 
 
 def _find_spread_after_all_tiers(report: JudgingReport) -> Spread | None:
-    """Find the spread of the scores that all tiers gave together, as they do in the gate."""
+    """Find the spread of the final scores, after all tiers. The gate uses these scores, too."""
     from judgekit.evaluation.cases import ALL_TIERS
 
     for judge_report in report.judges:

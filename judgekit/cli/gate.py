@@ -121,13 +121,14 @@ def _notify_and_open_issues(report: Report, address: str) -> None:
 
 
 def _print_report(report: Report, form: str, base: str | None) -> None:
-    """Print the rows in a format, and on stderr everything else about the run."""
+    """Print the rows in the format `form`, and on stderr everything else about the run."""
     formats.print_gate(form, report)
     if not report.fault:  # the reason of a fault was printed already
         _warn_unexamined(report)
     warn(*report.notes)
     _note_substitutes(report)
 
+    # With --base and nothing to count, the caller prints that there's nothing to judge.
     is_push = not base
     has_counts = bool(report.rows or report.skipped or report.not_examined)
     if is_push or has_counts:  # otherwise, the caller prints that there's nothing to judge

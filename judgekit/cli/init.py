@@ -156,7 +156,7 @@ def _check_path(path: str, subject: _Subject) -> str:
 
 
 def _open_rows(path: str) -> Rows:
-    """Open a file of rows; raises `InputError` if it contains none, or for standard input."""
+    """Open a file of rows. Raises `InputError` if it has no rows, or if it's standard input."""
     from judgekit.data.rows import open_rows
 
     if path == "-":

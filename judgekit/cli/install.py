@@ -317,7 +317,7 @@ def _note_remains(all_remains: Sequence[Remain], command: str) -> None:
 
 
 def _delete_remains(all_remains: list[Remain]) -> None:
-    """Delete what can be made again, and logs, after stopping the engines."""
+    """Stop the engines, then delete those remains that are logs or can be made again."""
     from judgekit.engine import process
     from judgekit.hooks import remains
 

@@ -297,23 +297,23 @@ def _collect_request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
 def _read_documents(
     paths: Sequence[str], unreadable: list[InputError], file_options: _FileOptions
 ) -> Iterator[Document]:
-    """Yield each file as a document once it's read, or with a task id, all files as one document.
+    """Yield each file as a document once it's read. With a task id, yield all files as one document.
 
-    Unreadable files are reported and added to `unreadable`. Any of them in a task raises `InputError`.
+    Unreadable files are reported and added to `unreadable`. With a task id, they raise `InputError`.
     """
-    task = file_options.task
+    instruction = file_options.task
     task_id = file_options.task_id
     family = file_options.author_family
     files = _read_files(paths, unreadable)
     if task_id is None:
         for file in files:
-            yield documents.document([file], task=task, family=family)
+            yield documents.document([file], task=instruction, family=family)
         return
 
     task_files = list(files)
     if unreadable:
         raise InputError(f"task {task_id}: not judged, because a part of it cannot be read")
-    yield documents.document(task_files, task_id, task, family)
+    yield documents.document(task_files, task_id, instruction, family)
 
 
 def _read_files(paths: Sequence[str], unreadable: list[InputError]) -> Iterator[File]:
@@ -484,20 +484,20 @@ def _write_body(document: Document, request: Record, project: str) -> bytes:
 
 
 def _print_notes(verdicts: Sequence[Record], *, explains: bool) -> None:
-    """Print why verdicts are undetermined, where texts were sent, and what to know about decision models.
+    """Print notes on undetermined verdicts, on where texts were sent, and on the models that decided.
 
-    `explains`: also print the rule by which each judging ended.
+    With `explains`, also print the reason for each verdict.
     """
     _warn_undetermined(verdicts)
     substitutes: list[str] = []
-    secrets = 0
+    redacted_count = 0
     deciders = Deciders()
     for verdict in verdicts:
         substitutes += verdict.get("substitutes") or ()
-        secrets += verdict.get("redacted") or 0
+        redacted_count += verdict.get("redacted") or 0
         deciders.add(verdict)
 
-    output.note_sent(substitutes, secrets)
+    output.note_sent(substitutes, redacted_count)
     note(*deciders.notes("judge"))
     if explains:
         _note_reasons(verdicts)

@@ -111,7 +111,10 @@ def _judge_finding(
 
 
 def _list_most_useful(ledger: AnyLedger, who: str, since: str | None) -> list[VerdictLine]:
-    """List the verdicts that a person hasn't labelled, first those whose labels promote needs."""
+    """List the verdicts that a person hasn't labelled.
+
+    Those that `judgekit promote` needs labels for come first.
+    """
     from judgekit.ledger import LineFilter, labels, store
 
     line_filter = LineFilter(since=store.parse_time(since) if since else None)
@@ -178,24 +181,25 @@ def _get_quoting_finding(verdict: VerdictLine, number: int) -> Finding:
 def _ask_for_labels(
     ledger: AnyLedger, open_verdicts: Sequence[VerdictLine], who: str, *, blind: bool
 ) -> int:
-    """Ask a person about each verdict, and save each answer at once. Returns their number."""
+    """Ask a person about each verdict, and save each label at once. Returns the number of labels."""
     from judgekit.ledger import Label
 
-    labelled: set[int] = set()  # the positions of verdicts
+    labelled_positions: set[int] = set()
 
     def add_label(verdict: VerdictLine, word: LabelWord) -> None:
         new_label = Label(of=verdict.id, label=word, who=who, blind=blind, project=verdict.project)
         ledger.add(new_label)
 
     def withdraw_label(position: int) -> None:
-        if position in labelled:
-            labelled.remove(position)
+        if position in labelled_positions:
+            labelled_positions.remove(position)
             add_label(open_verdicts[position], "withdrawn")
 
     position = 0
     while position < len(open_verdicts):
-        count = counted(len(labelled), "label is", "labels are")
+        count = counted(len(labelled_positions), "label is", "labels are")
         set_kept("label", f"{count} saved; judgekit label continues there")
+
         verdict = open_verdicts[position]
         key = _ask_about(verdict, f"{position + 1} of {len(open_verdicts)}", blind=blind)
         if key == "q":  # quit
@@ -207,10 +211,10 @@ def _ask_for_labels(
 
         if key in _LABEL_BY_KEY:  # otherwise, the person skips the verdict
             add_label(verdict, _LABEL_BY_KEY[key])
-            labelled.add(position)
+            labelled_positions.add(position)
         position += 1
 
-    return len(labelled)
+    return len(labelled_positions)
 
 
 def _ask_about(verdict: VerdictLine, place: str, *, blind: bool) -> str:

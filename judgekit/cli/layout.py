@@ -100,45 +100,46 @@ def render_grid(
     least_widths: Mapping[int, int] = MappingProxyType({}),
     width: int | None = None,
 ) -> list[str]:
-    """Render rows as lines with aligned columns, of at most `width` characters if possible.
+    """Render rows as lines with aligned columns, to fit a page of `width` characters if possible.
 
-    The first row is the header. Columns in `least_widths` may shrink to that width. If that isn't enough,
-    their cells are printed below each row.
+    The first row is the header. The columns in `least_widths` may shrink. If the lines are still too long,
+    the cells of these columns are printed below their row.
     """
     from rich.cells import cell_len
 
     columns = zip(*rows, strict=True)
-    lengths = [max(map(cell_len, column)) for column in columns]
+    full_widths = [max(map(cell_len, column)) for column in columns]
     if width is None:
-        return _align_columns(rows, lengths)
+        return _align_columns(rows, full_widths)
 
-    room = width - _INDENT
-    widths = _shrink_columns(lengths, least_widths, room)
+    room = width - _INDENT  # the page indents each line
+    widths = _shrink_columns(full_widths, least_widths, room)
     total_width = sum(widths) + _GAP * (len(widths) - 1)
     if total_width <= room:
         return _align_columns(rows, widths)
-    return _put_cells_below(rows, lengths, list(least_widths), room)
+    return _put_cells_below(rows, full_widths, list(least_widths), room)
 
 
 def _put_cells_below(
     rows: Sequence[Sequence[str]], lengths: Sequence[int], moved_columns: Sequence[int], room: int
 ) -> list[str]:
-    """Render rows with the cells of `moved_columns` below them, as "name: text".
+    """Render rows without `moved_columns`, whose cells follow each row as lines "name: text".
 
-    The first row is the header. `lengths` are the column widths, and `room` the limit for a line.
+    The first row is the header. `lengths` are the full widths of all columns, and `room` is the most
+    characters in a line.
     """
-    kept_columns = [number for number in range(len(lengths)) if number not in moved_columns]
-    kept_cells = [[row[number] for number in kept_columns] for row in rows]
-    kept_lengths = [lengths[number] for number in kept_columns]
+    kept_columns = [column for column in range(len(lengths)) if column not in moved_columns]
+    kept_cells = [[row[column] for column in kept_columns] for row in rows]
+    kept_lengths = [lengths[column] for column in kept_columns]
     header_line, *row_lines = _align_columns(kept_cells, kept_lengths)
     header, *rows_without_header = rows
 
     result = [header_line]
     for line, row in zip(row_lines, rows_without_header, strict=True):
         result.append(line)
-        for number in moved_columns:
-            if row[number]:
-                result.append(_render_moved_cell(header[number], row[number], room))
+        for column in moved_columns:
+            if row[column]:
+                result.append(_render_moved_cell(header[column], row[column], room))
     return result
 
 

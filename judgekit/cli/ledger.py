@@ -199,7 +199,7 @@ def _say_removable_lines(counts: Mapping[str, Counter[str]]) -> None:
 
 
 def _prepare_purges(day: date, project: str | None) -> dict[str, Purge]:
-    """Prepare to remove the lines from before `day`. Returns the function for it, by ledger.
+    """Return a function for each ledger that removes its lines from before `day`, by ledger name.
 
     `project` is a ledger's name, "all", or None for the current project.
     """
@@ -213,7 +213,10 @@ def _prepare_purges(day: date, project: str | None) -> dict[str, Purge]:
 
 
 def _choose_folders(project: str | None) -> list[Path]:
-    """Choose the folders of one project's ledger, or of all ledgers."""
+    """List the ledger folders of one project, or with "all", of every project.
+
+    None is the current project.
+    """
     from judgekit.ledger import store
 
     if project == "all":
@@ -223,10 +226,10 @@ def _choose_folders(project: str | None) -> list[Path]:
 
 
 def _prepare_team_purge(day: date, project: str | None) -> dict[str, Purge]:
-    """Prepare to delete the team ledger's lines from before `day`, or with `date.max`, all of them.
+    """Return a function that deletes the team ledger's lines from before `day`, by the ledger's name.
 
-    Returns the function that deletes them, by the ledger's name. Raises `UsageError` if `project` isn't
-    given, or if the user doesn't own the ledger.
+    If `day` is `date.max`, it deletes all lines. Raises `UsageError` if no `project` is given, or if the
+    user has no access to the database.
     """
     from judgekit.ledger.database import Database
 
@@ -236,8 +239,8 @@ def _prepare_team_purge(day: date, project: str | None) -> dict[str, Purge]:
     if not isinstance(database, Database):
         raise UsageError("--team: set server.store: only its owner removes lines")
 
-    is_of_all_days = day == date.max
-    before = None if is_of_all_days else datetime.combine(day, time.min, UTC)
+    deletes_all = day == date.max
+    before = None if deletes_all else datetime.combine(day, time.min, UTC)
     name = None if project == "all" else project
     delete_lines = partial(database.purge, before, name)
     return {"the team's ledger": delete_lines}
@@ -311,12 +314,12 @@ class TeamLedger:
 
 
 def add_to_ledger(ledger: Ledger | TeamLedger, record: Record) -> None:
-    """Add a person's record to a ledger, and send it to the shared judge, if any."""
+    """Add a record that a person made, such as a label, and send it to the shared judge, if any."""
     from judgekit.config import settings
     from judgekit.ledger.export import send_to_team
 
     ledger.add(record)
-    if isinstance(ledger, TeamLedger):  # this is the shared judge's
+    if isinstance(ledger, TeamLedger):  # `add` has already sent it
         return
     problems = send_to_team(settings.load(None), ledger)
     warn(*problems)
@@ -363,12 +366,15 @@ def read_lines(
     of_team: bool = False,
     host: str | None = None,
 ) -> Iterator[ReadLine]:
-    """Yield lines from ledgers, the shared judge or a host, with warnings about unreadable lines."""
+    """Yield lines from ledgers, the shared judge or a host, with warnings about unreadable lines.
+
+    `project` is a name, "all", or None for the current project's ledger.
+    """
     from judgekit.ledger import LineFilter, store
 
-    name = None if project == "all" else project
+    filtered_project = None if project == "all" else project
     since_time = store.parse_time(since) if since else None
-    line_filter = LineFilter(since=since_time, until=until, project=name)
+    line_filter = LineFilter(since=since_time, until=until, project=filtered_project)
 
     # Only one source can be read.
     named_sources = [bool(ledgers), of_team, host is not None]
@@ -384,10 +390,10 @@ def read_lines(
 
 
 def choose_places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
-    """Choose the ledgers to read. Without given `ledgers`, read those of all projects.
+    """Choose the ledgers to read: the given ones, or else the current project's or all projects'.
 
-    If `project` is None, read only the current project's. Raises `InputError` for a missing ledger, and
-    `UsageError` for an unknown project.
+    `project` matters only if no `ledgers` are given; None is the current project. Raises `InputError` for
+    a missing ledger, and `UsageError` for an unknown project.
     """
     from judgekit.ledger import store
 
@@ -532,12 +538,12 @@ def _build_rate_record(kpi: Kpi) -> dict[str, Any]:
 
 
 def _build_amount_record(kpi: Kpi) -> dict[str, Any]:
-    """Build the record of any other KPI; here, `low` and `high` are its limits."""
+    """Build the record of a KPI that isn't a rate, such as a duration."""
     return {
         "value": kpi.value,
         "interval": kpi.interval.bounds if kpi.interval else None,
         "total": kpi.sample_size,
-        "low": kpi.limit.low,
+        "low": kpi.limit.low,  # a limit, while a rate's `low` and `high` are its interval's bounds
         "high": kpi.limit.high,
         "state": kpi.state,
     }
@@ -616,10 +622,11 @@ def _make_blocking(project: Path, path: Path, missing: list[str], *, is_dependen
 
 def _refuse_links(path: Path) -> None:
     """Raise `ConfigError` if a project's configuration file or its folder is a link."""
-    for link in (path.parent, path):
-        if link.is_symlink():  # git would commit the link instead of the file
+    for checked_path in (path.parent, path):
+        if checked_path.is_symlink():  # git would commit the link instead of the file
             raise ConfigError(
-                "a link, and the gate follows no links; replace it with the file", path=link
+                "a link, and the gate follows no links; replace it with the file",
+                path=checked_path,
             )
 
 
@@ -822,7 +829,7 @@ def _describe_change(change: ModeChange) -> str:
 
 
 def _describe_faults(report: Triage) -> list[str]:
-    """Describe why complete pushes weren't judged, the most common problem first."""
+    """Describe the problems that kept whole pushes from being judged, the most common first."""
     fault_lines = []
     for problem, count in report.faults.most_common():
         times = counted(count, "time", "times")
@@ -863,5 +870,6 @@ def _join_first_reasons(verdict: VerdictLine) -> str:
     reasons = [finding.issue or finding.suggestion for finding in verdict.findings[:2]]
     if verdict.degraded:
         reasons.append(verdict.degraded)
-    joined = "; ".join(reasons).strip("; ")  # the text of a finding can be empty
+    # A finding without text leaves a separator at the start or the end.
+    joined = "; ".join(reasons).strip("; ")
     return short_line(joined, _MAX_REASON_CHARS)

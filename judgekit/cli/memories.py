@@ -116,16 +116,19 @@ def measure_memories(
 def _measure_best_hits(
     pairs: Sequence[tuple[PromptTrial, Candidate]], answers: Answers
 ) -> dict[str, Any]:
-    """Count the prompts on which the hook was silent, and how many had a relevant best hit."""
+    """Count the prompts on which the hook was silent, and measure how often the best hit was relevant.
+
+    `pairs` are these prompts, each with its best hit.
+    """
     from judgekit.hooks import trial
 
-    labels = []
-    for prompt_trial, hit in pairs:
-        is_relevant = answers.get(prompt_trial.make_pair(hit))
+    clear_answers = []
+    for prompt_trial, best_hit in pairs:
+        is_relevant = answers.get(prompt_trial.make_pair(best_hit))
         if is_relevant is not None:  # None: there's no clear answer
-            labels.append(is_relevant)
-    relevant = trial.measure_share(labels.count(True), len(labels))
-    return {"prompts": len(pairs), "relevant": relevant.model_dump() if relevant else None}
+            clear_answers.append(is_relevant)
+    share = trial.measure_share(clear_answers.count(True), len(clear_answers))
+    return {"prompts": len(pairs), "relevant": share.model_dump() if share else None}
 
 
 def _read_prompts(
@@ -227,8 +230,9 @@ def _ask_about(
     from judgekit.hooks.relevance import store_answer
 
     for number, (trial, hit) in enumerate(pairs, 1):
-        kept_count = counted(number - 1, "new answer is", "new answers are")
-        interruption.set_kept("eval", f"{kept_count} kept; run the same command to continue")
+        new_answers_are = counted(number - 1, "new answer is", "new answers are")
+        interruption.set_kept("eval", f"{new_answers_are} kept; run the same command to continue")
+
         _show_pair(trial, hit, f"{number} of {len(pairs)}")
         key = _read_answer_key()
         if key == "q":
@@ -402,7 +406,7 @@ def _say_crowded(crowded: list[dict[str, Any]]) -> None:
 
 
 def _join_rivals(paths: Sequence[str]) -> str:
-    """Join the paths of the first memories, and count any others."""
+    """Join the paths of memories that fit a prompt equally well: the first few, and `and 3 more`."""
     shown_paths = [escaped(short_line(path, _MAX_TEXT_CHARS)) for path in paths[:_MAX_RIVALS]]
     more = len(paths) - len(shown_paths)
     if more:
@@ -424,7 +428,7 @@ def _say_effect_of_judge(judge: dict[str, Any]) -> None:
 
 
 def _compare_with_bar(precision: Share | None, bar: float) -> str:
-    """Describe whether injected memories are relevant often enough, or how many labels would settle that."""
+    """Describe whether the share of relevant memories reaches the bar, or how many labels are missing."""
     from judgekit.hooks.trial import MIN_LABELS
 
     label_count = precision.of if precision else 0
@@ -436,8 +440,9 @@ def _compare_with_bar(precision: Share | None, bar: float) -> str:
         return f"{value} is below the bar; --fit looks for better thresholds"
     if precision.low >= bar:
         return f"{value} and its interval are above the bar"
-    more = _describe_labels_needed(precision, bar)
-    return f"{value} reaches the bar, its interval does not; {more} settle it"
+    # "about 40 more labels like these would".
+    more_labels_would = _describe_labels_needed(precision, bar)
+    return f"{value} reaches the bar, its interval does not; {more_labels_would} settle it"
 
 
 def _describe_labels_needed(precision: Share, bar: float) -> str:

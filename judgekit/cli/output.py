@@ -99,9 +99,10 @@ def _choose_colour() -> bool | None:
 
 
 def emit(text: str, escape: Callable[[str], str] = escape_for_json) -> None:
-    """Print a result for programs as UTF-8; raises the same errors as `say`.
+    """Print a result for programs, such as JSON, as UTF-8.
 
-    `escape` escapes dangerous characters, by default in JSON.
+    `escape` escapes dangerous characters the way the result's format does it. Raises `typer.Exit` if the
+    reader has closed the pipe, and `InputError` if the result can't be written.
     """
     result = escape(text)
     if current.result_file is not None:  # written at the end of the command
@@ -113,7 +114,7 @@ def emit(text: str, escape: Callable[[str], str] = escape_for_json) -> None:
 def _write_as_utf8(line: str) -> None:
     """Write a line to standard output as UTF-8, whatever encoding the terminal has."""
     with _explain_output_errors():
-        sys.stdout.flush()  # earlier text goes first, since the next line bypasses it
+        sys.stdout.flush()  # print earlier text first: `buffer` bypasses what is still waiting
         sys.stdout.buffer.write(f"{line}\n".encode())
         sys.stdout.flush()
 

@@ -75,10 +75,11 @@ def _refuse_unsafe_output(path: Path) -> None:
 
 
 def _count_mentions(path: Path, own_word: str = "") -> int:
-    """Count the words in the command line that name a file, except the value of its --also option.
+    """Count the words in the command line that name a file.
 
-    `own_word` is this value; "" for a file of another option.
+    If it's the file of an --also option, `own_word` is the option's value, which isn't counted.
     """
+    # The option is written as `--also FILE` or `--also=FILE`.
     own_words = [own_word, f"--also={own_word}"] if own_word else []
     other_words = [word for word in output.current.command_words if word not in own_words]
     return sum(_names_file(word, path) for word in other_words)
@@ -110,7 +111,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def _replace_file(path: Path, text: str) -> None:
-    """Write a file atomically, unless another command is writing it."""
+    """Write a file atomically; raises `UsageError` if another command is writing it."""
     real_path = outputs.resolve_output_path(str(path))
     try:
         with hold_for_writing(real_path):

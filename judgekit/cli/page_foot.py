@@ -17,9 +17,9 @@ _MAX_COMMAND_CHARS = 1000  # characters
 
 
 def build_foot(notices: Sequence[str] = ()) -> Foot:
-    """Build a page's foot: notices, the command that made the page, and the version.
+    """Build a page's footer: notices, the command that made the page, and the version.
 
-    `notices` are about the page's data. Those that the command printed on stderr are added.
+    `notices` are about the page's data. The notices that the command printed on stderr follow them.
     """
     command_notices = [escaped(line) for line in output.current.notices]
     command = shlex.join(["judgekit", *output.current.command_words])

@@ -177,12 +177,15 @@ def _describe_confidence(candidate: Candidate) -> str:
 
 
 def explain_refusal(roots: Sequence[str], *, judge: bool) -> str:
-    """Explain why a search with `--no-judge` is refused; "" if it isn't."""
+    """Explain why a search with `--no-judge` is refused; "" if it isn't.
+
+    `judge` is whether --judge is given, too.
+    """
     if judge:
         return "--judge and --no-judge cannot be combined"
 
-    # Users can let an agent run `judgekit search --no-judge` with any words after it, so it mustn't read
-    # outside the project.
+    # Users may allow an agent to run any command that starts with `judgekit search --no-judge` without
+    # asking them. So such a command mustn't read outside the project.
     project = os.path.realpath(environment.project_root())
     for root in roots:
         if _is_outside(root, project):

@@ -48,14 +48,17 @@ def count_to(total: int, what: str) -> Callable[[int], None]:
 
 @contextlib.contextmanager
 def follow(describe: Callable[[], str]) -> Iterator[None]:
-    """In this context, show the changing text from `describe`; in a log, as a note now and then."""
-    print_line, seconds = _choose_line_printer()
+    """In this context, keep showing the text that `describe` returns.
+
+    On a terminal, it's a progress line; otherwise, an occasional note, e.g. for a log.
+    """
+    print_line, interval = _choose_line_printer()  # interval in seconds
     is_over = threading.Event()
 
     def print_changes() -> None:
-        """Print the text every few seconds if it has changed, until the context ends."""
+        """Print the text at each interval if it has changed, until the context ends."""
         last_line = ""
-        while not is_over.wait(seconds):
+        while not is_over.wait(interval):
             line = describe()
             if line != last_line:  # a batch can take hours, so don't repeat lines
                 print_line(line)
@@ -63,13 +66,13 @@ def follow(describe: Callable[[], str]) -> Iterator[None]:
 
     thread = threading.Thread(target=print_changes, daemon=True)
     thread.start()
-    show(describe())  # at once; in a log, this prints nothing
+    show(describe())  # don't wait for the first interval; does nothing without a terminal
     try:
         yield
     finally:
         is_over.set()
         thread.join()
-        show("")
+        show("")  # removes the progress line
 
 
 def _choose_line_printer() -> tuple[Callable[[str], None], float]:

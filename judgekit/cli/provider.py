@@ -46,14 +46,14 @@ def _say_providers(states: Sequence[ProviderState], width: int) -> None:
 
 
 def _say_models_by_author(width: int) -> None:
-    """Print the models that are asked about any text, and those about texts by a model family."""
+    """Print which models judge texts by any author, and which judge texts by each model family."""
     from judgekit.config import settings
     from judgekit.judging import panel
 
     project = get_project_path()
     for family, tiers in panel.by_author(settings.load(project), project):
-        is_for_any_text = not family
-        title = "asked" if is_for_any_text else f"texts by {family}"
+        is_for_any_author = not family  # the family is "" for these
+        title = "asked" if is_for_any_author else f"texts by {family}"
         models = list_models(tiers)
         if models:
             say(f"{title:<{width}} {models}")
@@ -135,7 +135,7 @@ def check(
 def _fetch_local_model() -> None:
     """Download the model in JUDGEKIT_LOCAL_MODEL if it's missing or damaged.
 
-    A file outside our own folder belongs to the user and stays as it is. Raises `UsageError` without a name.
+    Raises `UsageError` if the variable isn't set.
     """
     from judgekit.providers import local
 
@@ -144,6 +144,7 @@ def _fetch_local_model() -> None:
         known = ", ".join(local.CATALOGUE)
         raise UsageError(f"set JUDGEKIT_LOCAL_MODEL to a model that can be fetched: {known}")
 
+    # A file outside judgekit's folder of models belongs to the user, so don't touch it.
     path = _find_local_model(name)
     belongs_to_user = path is not None and path.parent != local.folder()
     if not belongs_to_user:
@@ -198,13 +199,12 @@ def describe_trial(tried: Trial) -> str:
 
 
 def fetch_model(model: str) -> None:
-    """Download a local model and show the progress. A log only gets the first and last line."""
+    """Download a local model and show the progress."""
     from judgekit.providers import local
 
     lines: list[str] = []
 
     def show(line: str) -> None:
-        """Show a line of progress; the first goes into a log as well."""
         is_first = not lines
         lines.append(line)
         if is_first:
@@ -214,7 +214,7 @@ def fetch_model(model: str) -> None:
 
     local.fetch(model, show)
     progress.clear()
-    if len(lines) > 1:
+    if len(lines) > 1:  # a single line was already printed as a note
         note(lines[-1])
 
 

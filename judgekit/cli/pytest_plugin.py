@@ -46,23 +46,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark, and determine the folder of recordings."""
-    marker = "judge: asks a model; every test with `assert_accepted` gets this mark"
-    config.addinivalue_line("markers", marker)
+    """Register the marker, and determine the folder of recordings."""
+    marker_line = "judge: asks a model; every test with `assert_accepted` gets this mark"
+    config.addinivalue_line("markers", marker_line)
 
     record = config.getoption(_RECORD_FLAG)
     replay = config.getoption(_REPLAY_FLAG)
-    usual_replay = config.getini("judge_replay")
+    default_replay = config.getini("judge_replay")
     if record and replay:
         raise pytest.UsageError(
             f"{_RECORD_FLAG} and {_REPLAY_FLAG} exclude each other: give one of them"
         )
 
+    # An option is relative to where pytest was started, the setting to the project's root.
     folder: Path | None = None
     if record or replay:
         folder = config.invocation_params.dir / (record or replay)
-    elif usual_replay:
-        folder = config.rootpath / usual_replay
+    elif default_replay:
+        folder = config.rootpath / default_replay
     config.stash[_RECORDINGS_FOLDER_KEY] = folder
 
 
@@ -102,12 +103,12 @@ def _load_and_judge(
     from judgekit.errors import JudgekitError
 
     try:
-        loaded = _load_rubric(rubric, options)
+        loaded_rubric = _load_rubric(rubric, options)
         verdict = _judge_or_replay(request, text, rubric, options)
     except JudgekitError as error:
-        # Its message is enough, so leave out the way through judgekit.
+        # The message says it all, so drop the traceback through judgekit.
         raise error.with_traceback(None) from None
-    return loaded, verdict
+    return loaded_rubric, verdict
 
 
 def _report_cost(request: pytest.FixtureRequest, verdict: Verdict) -> None:
@@ -137,7 +138,7 @@ def _list_cost_properties(verdict: Verdict) -> list[tuple[str, object]]:
 
 
 def _check_text(text: object) -> None:
-    """Raise `UsageError` for a blank text, or a value that isn't a text; neither can be recorded."""
+    """Raise `UsageError` if `text` is blank or not a string."""
     __tracebackhide__ = True
     from judgekit.errors import UsageError
     from judgekit.text import is_blank
@@ -161,7 +162,8 @@ def _load_rubric(name: str | None, options: Mapping[str, Any]) -> ScoreRubric:
     check_arguments("assert_accepted", rubric=name)
     request = JudgeRequest(rubric=name)
     loaded = service.rubric(settings.load(project), project, request)
-    rubric = cast("ScoreRubric", loaded.rubric)  # requests to judge a text have no other kind
+    # Requests to judge a text have no other kind.
+    rubric = cast("ScoreRubric", loaded.rubric)
     _check_needs(rubric, options)
     return rubric
 
@@ -204,14 +206,16 @@ def _judge_or_replay(
 def _name_recording(
     test_name: str, text: str, rubric: str | None, options: Mapping[str, Any]
 ) -> str:
-    """Name a recording's file by its test, with a hash of everything that's judged.
+    """Name a recording's file by its test, and a hash of the text, rubric and options.
 
-    When the text or question changes, the old recording no longer matches.
+    When one of them changes, the old recording no longer matches.
     """
     from judgekit import environment
 
-    question = sorted((name, value) for name, value in options.items() if name not in LIMIT_OPTIONS)
-    digest = environment.digest(repr((text, rubric, question)))
+    asked_options = sorted(
+        (name, value) for name, value in options.items() if name not in LIMIT_OPTIONS
+    )
+    digest = environment.digest(repr((text, rubric, asked_options)))
     return f"{_make_file_name(test_name)}-{digest}.jsonl"
 
 
@@ -235,10 +239,10 @@ def _record(file: Path, judge: Callable[..., Verdict]) -> Verdict:
     If they couldn't judge, an earlier recording is kept.
     """
     __tracebackhide__ = True
-    # Only this process writes the file with its number.
+    # The process id keeps parallel test runs from writing the same file.
     unfinished_file = file.with_suffix(f".{os.getpid()}")
     try:
-        # If JUDGEKIT_REPLAY is set outside, still ask models.
+        # If the user has set JUDGEKIT_REPLAY, still ask models.
         verdict = judge(JUDGEKIT_RECORD=str(unfinished_file), JUDGEKIT_REPLAY="")
         if verdict.verdict != "undetermined":
             unfinished_file.replace(file)
@@ -320,13 +324,13 @@ def _describe_condition(accept: Accept) -> str:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Print the number of verdicts and their cost, and the tests that weren't judged, with reasons."""
+    """Print how many verdicts there are and their cost, and why any tests weren't judged."""
     from judgekit.text import counted
 
     properties = _collect_properties(terminalreporter)
     verdicts = [value for name, value in properties if name == _VERDICT_PROPERTY]
     cost = sum(value for name, value in properties if name == _COST_PROPERTY)
-    if verdicts or cost:
+    if verdicts or cost:  # models can also cost money without reaching a verdict
         count = counted(len(verdicts), "verdict", "verdicts")
         cost_text = _describe_cost(properties, cost, config)
         terminalreporter.write_line(f"judgekit: {count}, {cost_text}")
@@ -338,11 +342,12 @@ def pytest_terminal_summary(
 
 
 def _collect_properties(terminalreporter: pytest.TerminalReporter) -> list[tuple[str, Any]]:
-    """Collect the properties of all tests from their last reports, which contain them all."""
+    """Collect the properties that were added to all tests."""
     properties = []
     for reports in terminalreporter.stats.values():
-        for report in reports:
-            if getattr(report, "when", "") == "teardown":  # a test's last phase
+        for report in reports:  # some, such as warnings, aren't about a phase of a test
+            # The report on teardown is a test's last, and has the properties from all phases.
+            if getattr(report, "when", "") == "teardown":
                 properties += report.user_properties
     return properties
 
@@ -362,7 +367,7 @@ def _describe_cost(
 
 
 def _list_reasons(reasons: Sequence[str]) -> str:
-    """List the different reasons, each with its number of tests if there are several."""
+    """List the different reasons; if there are several reasons, each with its number of tests."""
     counts = Counter(reasons)
     if len(counts) == 1:
         return reasons[0]

@@ -221,12 +221,14 @@ class _Limits(NamedTuple):
     fail_if_worse: str | None
 
     def check(self, file: str, sample: int | None) -> None:
-        """Raise `UsageError` for limits on a sample, or on standard input if it would be read twice."""
+        """Raise `UsageError` if limits can't be used with `--sample` or with standard input."""
         from judgekit.judging.documents import STDIN
 
         has_limits = self != _NO_LIMITS
         if sample is not None and has_limits:
             raise UsageError("--sample draws rows to label; give limits without it")
+
+        # The comparison for --fail-if-worse reads the file a second time.
         reads_standard_input = file == STDIN
         if self.fail_if_worse is not None and reads_standard_input:
             raise UsageError("--fail-if-worse: standard input is read once; name the file")
@@ -282,9 +284,9 @@ _NO_LIMITS = _Limits(None, None, None, None)
 
 
 def _open_rows(path: str) -> Rows:
-    """Open a file of results or labels, with a note if it's read in an unusual way.
+    """Open a file of results or labels.
 
-    A table may lack parts of the verdicts. The lines that it was made from are opened instead.
+    For a table of results, this opens the JSON lines it was made from, which are complete.
     """
     from judgekit.data.results import find_complete_results
     from judgekit.data.rows import open_rows
@@ -388,7 +390,7 @@ def _describe_results(results: ResultsReport) -> str:
 
 
 def _adapt_sections_to_page(results: ResultsReport, sections: Sequence[Section]) -> list[Section]:
-    """Adapt sections to the page, without lists of rows, which it shows in another way."""
+    """Adapt sections to the page."""
     adapted = []
     for section in sections:
         if section.title in _ROW_LIST_TITLES:
@@ -621,9 +623,9 @@ def _build_row_sections(results: ResultsReport) -> list[Section]:
 
 
 def _build_row_table(rows: Sequence[Shown], total: int) -> Table:
-    """Build a table of rows, with only the columns that aren't empty.
+    """Build a table of rows, without columns that are empty.
 
-    `total` is the number of all such rows, of which the table may show only some.
+    `total` can be more than the rows given: it also counts those left out of the table.
     """
     columns: dict[str, list[str | float | None]] = {
         "id": [row.id for row in rows],

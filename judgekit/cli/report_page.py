@@ -44,7 +44,7 @@ class PageSource(NamedTuple):
 
 
 def split_columns(columns: NamedColumns) -> tuple[NamedColumns, NamedColumns]:
-    """Split named columns into the results' and the judged file's."""
+    """Split named columns into those of the results file and those of the judged file."""
     result_columns = {}
     data_columns = {}
     for field, column in columns.column_by_field.items():
@@ -58,20 +58,20 @@ def split_columns(columns: NamedColumns) -> tuple[NamedColumns, NamedColumns]:
 
 
 def open_page_rows(source: PageSource, open_rows: Callable[[str], Rows]) -> PageRows:
-    """Start a page's rows. If there are second results or a judged file, they're read at once."""
+    """Prepare the rows of a page. Second results and the judged file are read right away, if given."""
     from judgekit.data import page_rows
 
-    name, second_results = _read_second_results(source, open_rows)
+    first_name, second_results = _read_second_results(source, open_rows)
     texts = _read_judged_texts(source, open_rows)
-    return page_rows.PageRows(source.results, name, beside=second_results, texts=texts)
+    return page_rows.PageRows(source.results, first_name, beside=second_results, texts=texts)
 
 
 def _read_second_results(
     source: PageSource, open_rows: Callable[[str], Rows]
 ) -> tuple[str, Beside | None]:
-    """Read any second results; returns the first ones' short name, and the second ones.
+    """Read the second results, if given. Returns a short name for the first results, and the second.
 
-    Without second results, no name is needed, so it's "".
+    The name tells the two apart on the page, so it's "" without second results.
     """
     from judgekit.data import page_rows
     from judgekit.data.labels import results

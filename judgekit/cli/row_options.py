@@ -366,7 +366,7 @@ class DataOptions(NamedTuple):
             raise UsageError("--on ray reads one file; join both before, or leave --on out")
 
     def _check_run_name(self) -> None:
-        """Raise `UsageError` for a blank --run, or one without a results file that can have it."""
+        """Raise `UsageError` for a blank --run, or if it's given without --out or with --on ray."""
         if self.run is None:
             return
         is_blank = not self.run.strip()
@@ -407,7 +407,7 @@ class DataOptions(NamedTuple):
 
 
 def _is_text_encoding(name: str) -> bool:
-    """Whether Python has an encoding of text by this name; codecs such as base64 are none."""
+    """Whether Python can decode text with this encoding. Byte codecs such as base64 don't count."""
     try:
         return codecs.lookup(name)._is_text_encoding  # noqa: SLF001 - like open()
     except (LookupError, ValueError):
@@ -419,7 +419,7 @@ def _can_delimit(delimiter: str) -> bool:
 
 
 def choose_exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:
-    """Return the exit code for these verdicts. A rejection takes precedence.
+    """Return the exit code for the verdicts `words`.
 
     `exit_on` are the outcomes that cause a code other than 0.
     """
@@ -433,7 +433,8 @@ def choose_exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int
     if Exit.REJECTED in codes:
         return Exit.REJECTED
 
-    was_nothing_judged = outcomes == {"undetermined"}
-    if was_nothing_judged and code_by_outcome:  # then don't report success
+    # If no row at all was decided, don't report success.
+    is_all_undecided = outcomes == {"undetermined"}
+    if is_all_undecided and code_by_outcome:
         codes.append(Exit.HUMAN_NEEDED)
     return max(codes, default=0)

@@ -72,7 +72,7 @@ def _count_done_rows(run: DatasetRun, others: Mapping[str, int]) -> str:
 
 
 def _explain_unjudged_rows(run: DatasetRun, total: int | None, *, is_settled: bool) -> str:
-    """Explain why the run chose to leave rows unjudged; "" if it didn't choose to, or if all are done."""
+    """Explain why the run stopped before the last row; "" if it reached it or was interrupted."""
     done = run.judged_count + run.kept_count
     if total == done:
         return ""
@@ -81,9 +81,10 @@ def _explain_unjudged_rows(run: DatasetRun, total: int | None, *, is_settled: bo
 
 
 def _explain_end(run: DatasetRun, remaining_rows: str, *, is_settled: bool) -> str:
-    """Explain why the run chose to leave rows unjudged; "" if it didn't choose to.
+    """Explain why the run stopped before the last row; "" if it didn't stop by itself.
 
-    `remaining_rows` describes the unjudged rows, such as "12 rows".
+    `remaining_rows` describes the unjudged rows, such as "12 rows". If `is_settled`, the condition
+    of `--until` is decided.
     """
     if is_settled:
         return f"{remaining_rows} not needed"
@@ -104,16 +105,17 @@ def _count_verdicts(run: DatasetRun, order: Sequence[str]) -> str:
 
 
 def _describe_labels(run: DatasetRun) -> list[str]:
-    """Describe how many labels agree with the verdicts, and how many were omitted, with reasons."""
+    """Describe how many labels agree with the verdicts, and how many were left out, with reasons."""
     from judgekit.evaluation.labels import agreement
 
     try:
         agreed, compared, left_out = agreement(run.label_verdict_counts)
-    except UsageError as error:  # the verdicts are still valid, and `report` has more options
+    except UsageError as error:
+        # Don't fail: the verdicts are valid, and `report` can compare the labels with other options.
         return [f"labels not compared: {error}"]
 
-    has_labels = bool(compared or left_out.unknown)
-    if not has_labels:  # at most blank cells
+    has_labels = bool(compared or left_out.unknown)  # blank cells are no labels
+    if not has_labels:
         return []
 
     parts = []
@@ -126,7 +128,7 @@ def _describe_labels(run: DatasetRun) -> list[str]:
 
 
 def describe_cost(run: DatasetRun) -> str:
-    """Describe a run's cost so far; if some calls have no known price, as "at least" or "unknown"."""
+    """Describe what a run has cost so far. Calls without a known price make it a lower bound or unknown."""
     if run.spent_usd:
         return _describe_spending(run)
     if run.unpriced_count and run.priced_count:

@@ -181,12 +181,12 @@ def _build_row_options(
         template=_parse_template(options, description),
         drops_thoughts=options.drop_thinking,
     )
-    # Rows of two files are already joined by --map and --id, and have the usual column names.
+    # With two files, joining them has already used --map and --id.
     if options.other_data is None:
         row_options = row_options._replace(
             column_by_field=columns, id_column=options.id, judge_turn=options.judge_turn
         )
-    # A condition applies to all rows, and the limit only to the rows drawn for it.
+    # With --until, read all rows: it draws from them, and applies the limit itself.
     if options.until is None:
         row_options = row_options._replace(limit=options.limit)
     return row_options
@@ -217,7 +217,7 @@ def _open_joined(options: DataOptions, columns: Mapping[str, str]) -> Rows:
 
 
 def _note_missing_key() -> None:
-    """Print a note if there's no key to sign the results; a second run won't trust unsigned ones."""
+    """Print a note if results can't be signed, because a second run won't trust them then."""
     from judgekit.data import seals
 
     has_key = seals.state_key() is not None
@@ -411,7 +411,6 @@ def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None
 
 
 def _summarise_outcome(job: _Job, outcome: _Outcome, *, is_interrupted: bool) -> str:
-    """Summarise a run in a line."""
     answer = outcome.answer
     is_settled = answer is not None and answer.holds is not None
     return summarise_run(
@@ -486,9 +485,9 @@ def _make_deep_batch_runner(job: _Job, limit_usd: float | None, is_first: bool) 
 
 
 def _make_runner(job: _Job, new_rows: int) -> Runner:
-    """Build the runner that judges the rows: in batches, by the engine or in this process.
+    """Build the runner that judges the rows: in batches, as variants, by the engine or here.
 
-    `new_rows` is the known number of rows that OUT lacks.
+    `new_rows` is how many rows have no result in OUT, as far as that's known.
     """
     from judgekit.data import runners
 
@@ -501,7 +500,8 @@ def _make_runner(job: _Job, new_rows: int) -> Runner:
     if job.variants is not None:
         return job.variants.runner(job.project, jobs, never_blocks=never_blocks)
 
-    has_few_rows = new_rows < runners.MANY_ROWS  # for more, the engine takes more CPU
+    # For many rows, the engine takes more CPU than this process.
+    has_few_rows = new_rows < runners.MANY_ROWS
     if job.run_options.uses_engine and has_few_rows:
         return runners.by_engine(
             job.task, job.project, job.request, jobs, note, never_blocks=never_blocks
@@ -582,7 +582,7 @@ def _show_prompt(task: str, dataset: Dataset, project: Path, request: JudgeReque
 
 
 def _read_rows(dataset: Dataset) -> Iterator[PendingRow]:
-    """Yield a dataset's rows; raises `InputError` at one that can't be read."""
+    """Yield a dataset's rows; raises `InputError` at the first one that can't be read."""
     from judgekit.data.dataset import unreadable_error
     from judgekit.data.sources import UnreadableRow
 

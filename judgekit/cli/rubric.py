@@ -323,7 +323,7 @@ def _build_share_record(agreement: Agreement) -> dict[str, Any]:
 
 
 def _note_leniency(mode: ModeName, judge: str, accepted_by_kind: Mapping[str, Agreement]) -> None:
-    """Print as a line how many wrong texts of each kind a judge accepts."""
+    """Print in one line how many wrong texts of each kind a judge accepts."""
     parts = []
     for kind, accepted in accepted_by_kind.items():
         count = f"{accepted.right} of {accepted.decided} {kind}"
@@ -340,14 +340,15 @@ def _judge_repeatedly(
     keep: bool,
     as_json: bool,
 ) -> Exit:
-    """Judge a rubric's cases `times` times, and print how much verdicts vary. Returns the exit code.
+    """Judge a rubric's cases `times` times, and print how much the verdicts vary. Returns the exit code.
 
     If `keep`, the measured noise is saved for the gate.
     """
     from judgekit.evaluation import report, runner
 
     opinions = _ask_repeatedly(loaded, cases, mode, times)
-    judged_cases = opinions.with_course(loaded.rubric, mode)  # with the joint result of all tiers
+    # The report also needs the result that all tiers reach together.
+    judged_cases = opinions.with_course(loaded.rubric, mode)
     measured = report.report(judged_cases, loaded.rubric.ref, loaded, mode)
     say_judges(measured, as_json=as_json)
 
@@ -368,8 +369,8 @@ def _ask_repeatedly(
     from judgekit.evaluation.cases import Case
     from judgekit.judging.named_inputs import NamedInputs
 
-    single_cases = [Case.model_validate(case.model_dump()) for case in cases]
-    repeated_cases = runner.add_variants(single_cases, times - 1, swapped=False)
+    converted_cases = [Case.model_validate(case.model_dump()) for case in cases]
+    repeated_cases = runner.add_variants(converted_cases, times - 1, swapped=False)
     progress = count_to(len(repeated_cases), "answers")
     named_inputs = NamedInputs.of(loaded.path)
     opinions = runner.ask(repeated_cases, named_inputs, loaded, mode, get_project_path(), progress)

@@ -42,13 +42,13 @@ def search(
 ) -> None:
     """Search stored memories and documents, best first."""
     if no_judge:
-        problem = plain.explain_refusal(root or (), judge=judge)
-        if problem:
-            raise UsageError(problem)
+        refusal = plain.explain_refusal(root or (), judge=judge)
+        if refusal:
+            raise UsageError(refusal)
     if model and not judge:
         raise UsageError("--model is for --judge; add --judge")
-
     options.check_filled("QUERY", "words to search for", query)
+
     search_options: dict[str, Any] = {"mode": mode, "judge": judge, "limit": number}
     wants_engine = judge and not no_engine and is_engine_wanted()
     use_engine = wants_engine and _are_folders(root or ())

@@ -235,21 +235,25 @@ class AgreementTally:
             self.same_twice += 1
 
     def _note_agreement(self, row: PromisedRow) -> None:
-        """Count a row in its group. In strict mode, rows that the first tier accepts are a separate group."""
+        """Count a row's first opinion in its group, and whether `deep` disagreed with it.
+
+        In strict mode, the rows that the first tier accepts are a separate group.
+        """
         promise = row.promise
         if promise.first is None or promise.rate is None:
             return  # there's no first opinion or no sample, so there's nothing to compare
 
         is_strict = row.mode == "strict"
-        is_in_accepted_group = is_strict and promise.first == "accept"
-        level = agreement.compute_level(is_strict=is_strict, is_separate=is_in_accepted_group)
-        group = self._groups.setdefault(is_in_accepted_group, _Group(level))
+        is_strict_accept = is_strict and promise.first == "accept"
+        level = agreement.compute_level(is_strict=is_strict, is_separate=is_strict_accept)
+        group = self._groups.setdefault(is_strict_accept, _Group(level))
         group.sampling_rate = promise.rate
         if row.is_decided_by_first:
             group.final_count += 1
+
         is_in_sample = promise.counted
-        agreement_rule = Promise(promise.share, promise.on)
-        if is_in_sample and not agreement_rule.holds_for(promise.first, row.verdict):
+        given_promise = Promise(promise.share, promise.on)
+        if is_in_sample and not given_promise.holds_for(promise.first, row.verdict):
             group.disagreements += 1
 
     @property

@@ -262,11 +262,13 @@ class BatchGateway:
         await self._router.aclose()
 
     def _charge(self, custom_id: str, usage: Usage) -> Usage:
-        """Count an answer's cost as spent, and return the answer's usage. Its cost only counts once."""
+        """Count an answer's cost as spent, and return its usage.
+
+        If rows share an answer, the first one pays for it, and the others get the free usage `CACHED_USAGE`.
+        """
         if custom_id in self._charged:
-            return (
-                CACHED_USAGE  # the answer's cost was counted for another row with the same request
-            )
+            # The answer's cost was counted for another row with the same request.
+            return CACHED_USAGE
         self._charged.add(custom_id)
         self._spent_usd += usage.cost_usd or 0.0
         return usage
@@ -384,14 +386,13 @@ class BatchGateway:
             if self._limit_usd is None or not self._list_awaited_batches():
                 self._choose_requests()
 
-            seconds = shortest
+            pause = shortest
             try:
                 while self._has_unfinished_batches():
-                    work = partial(self._advance_batches, seconds)
+                    work = partial(self._advance_batches, pause)
                     has_ended_batch = await retrying.call(work, tries, should_retry=self._may_retry)
-                    # Poll often after a batch has ended, because others may end soon, then less and less
-                    # often.
-                    seconds = shortest if has_ended_batch else min(seconds * 1.5, longest)
+                    # Poll less and less often. When a batch ends, others may end soon, so start over.
+                    pause = shortest if has_ended_batch else min(pause * 1.5, longest)
             except GatewayError as failure:
                 raise InputError(f"{failure.message}; run the same command to go on") from None
 
@@ -480,8 +481,10 @@ class BatchGateway:
             self._resolve(custom_id, reason)
 
     async def _advance_batches(self, seconds: float) -> bool:
-        """Submit as many batches as possible, wait, then poll them all. Returns True if any has ended."""
-        # For example, the only batch couldn't be submitted.
+        """Submit as many batches as possible, wait, then poll them all.
+
+        Returns True if any has ended, or if there's none.
+        """
         if not self._has_unfinished_batches():
             return True
         await self._recover()

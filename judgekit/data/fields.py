@@ -292,22 +292,22 @@ class _FoundColumns(NamedTuple):
 
 
 def _find_by_usual_name(names: Mapping[str, Sequence[str]], free: dict[str, str]) -> _FoundColumns:
-    """Find each field's column by its common `names`, in order of preference.
+    """Find each field's column by its usual `names`, in order of preference.
 
-    `free` contains the columns that have no field yet, by plain name. Found columns are removed from it.
+    `free` maps plain names to the columns that have no field yet. Found columns are removed from it.
     """
     found = _FoundColumns({}, {}, {})
-    for field, names_of_field in names.items():
-        matching = [plain_name for plain_name in names_of_field if plain_name in free]
-        if not matching:
+    for field, usual_names in names.items():
+        matching_names = [plain_name for plain_name in usual_names if plain_name in free]
+        if not matching_names:
             continue
-        first_name, *other_names = matching
-        found.column_by_field[field] = free.pop(first_name)
-        # Some columns come in pairs, such as Alpaca's `instruction` and `input`.
-        next_name = _NEXT_NAME_BY_NAME.get(first_name, "")
-        if next_name in free:
-            found.second_column_by_field[field] = free.pop(next_name)
-            other_names.remove(next_name)
+        best_name, *other_names = matching_names
+        found.column_by_field[field] = free.pop(best_name)
+        # Some texts continue in a second column, such as Alpaca's `instruction` in `input`.
+        second_name = _NEXT_NAME_BY_NAME.get(best_name, "")
+        if second_name in free:
+            found.second_column_by_field[field] = free.pop(second_name)
+            other_names.remove(second_name)
         found.other_columns_by_field[field] = [free[plain_name] for plain_name in other_names]
     return found
 

@@ -259,14 +259,16 @@ class ResultFile:
         return self._words.get(labels.key_of(value), "")
 
     def _guess_task(self, row: DataRow) -> TaskName | None:
-        """Infer from a row's record or scores if its text was judged or compared.
+        """Infer from the row's `judged` record, or else from its scores, which task the result is of.
 
-        Returns None if that's unclear.
+        Returns None if that's unclear. If the scores are of compared texts, also counts those in
+        `self.texts`.
         """
-        judged = nested(row.columns.get("judged")) or {}
-        schema = str(judged.get("schema"))
+        record = nested(row.columns.get("judged")) or {}
+        schema = str(record.get("schema"))
         if schema.startswith("judgekit/"):
             return "compare" if schema.startswith(_COMPARISON_SCHEMA_PREFIX) else "judge"
+
         scores = dict(_read_scores(row.columns))
         are_scores_of_texts = all(len(name) == 1 and name in LETTERS for name in scores)
         if scores and are_scores_of_texts:

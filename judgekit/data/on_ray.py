@@ -130,7 +130,7 @@ class RayRun:
         self._files = RowFiles.at(data)
         self._folder = parts.Folder.at(out)
         self._dataset = replace(work.dataset, rows=())
-        # By file: the number of rows in the files before it, and its own number.
+        # By file: how many rows come before it, and how many rows it has.
         self._starts_and_counts: dict[str, tuple[int, int | None]] = {}
         self._types: dict[str, pa.DataType] = {}  # of columns that keep their type
         self._subject_by_kind: dict[Any, Any] = {}
@@ -138,10 +138,11 @@ class RayRun:
         self._column_kinds = tables.ColumnKinds(OUR_COLUMNS)
         self._merge_tasks = list[Any]()
         self._unmerged_names = list[str]()
-        # By worker: for each block it reported, the number of blocks it had begun by then.
+        # By worker: one number per report, which says how many blocks the worker had begun when it sent it.
         self._begun_counts = defaultdict[str, list[int]](list)
         self._locks = ExitStack()  # keeps other runs out
-        self._deadline: float | None = None  # for unfinished blocks when the run ends early
+        # For unfinished blocks when the run ends early.
+        self._deadline: float | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -425,7 +426,7 @@ class RayRun:
         self.dataset_run.spent_usd = max(self.dataset_run.spent_usd, ray.get(broker.spent.remote()))
 
     def _add_report(self, judged: JudgedBlock) -> None:
-        """Add a worker's report to the totals, and merge its files once there are enough small ones."""
+        """Add a worker's report to the totals. Whenever enough new files have come in, merge them."""
         self.dataset_run.add(judged.tally)
         self.dataset_run.is_budget_spent |= judged.is_limit_reached
         self.dataset_run.give_up_if_hopeless()
@@ -593,16 +594,17 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray isn't installed
         return filesystem.open_input_file(path)
 
     def _read_stream(self, opened: Any, path: str) -> Iterator[pa.Table]:  # noqa: ANN401 - Ray's
-        """Yield blocks of a file's rows that must be judged. Each block is a table with a single cell."""
+        """Yield a file's rows that have to be judged, in blocks.
+
+        Ray passes tables, so each block is pickled into a table with a single cell.
+        """
         dataset, expected, lines, run_number, starts_and_counts = ray.get(self._shared)
-        start, count = starts_and_counts.get(path, (0, 0))
+        first_number, row_count = starts_and_counts.get(path, (0, 0))
         file = io.BufferedReader(opened) if source_of(path).is_text else opened
         rows_in_file = rows_in(file, path, self._files.reading)
-        rows = (self._files.renumber(row, start, path) for row in rows_in_file)
-        dataset_of_file = replace(dataset, rows=rows, limit=count, ids=parts.Digests)
-        run = DatasetRun(
-            dataset=dataset_of_file, results=parts.KeptLines(lines), find_label=expected
-        )
+        rows = (self._files.renumber(row, first_number, path) for row in rows_in_file)
+        file_dataset = replace(dataset, rows=rows, limit=row_count, ids=parts.Digests)
+        run = DatasetRun(dataset=file_dataset, results=parts.KeptLines(lines), find_label=expected)
         for block in worker.blocks(run, run_number):
             yield pa.table({"block": [pickle.dumps(block)]})
 

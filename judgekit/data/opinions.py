@@ -104,9 +104,9 @@ class Opinions:
         return os.fdopen(descriptor, "r+b")
 
     def _read_lines(self) -> None:
-        """Note the opinions' positions in the file.
+        """Note the opinions' positions in the file, and cut off an unfinished last line.
 
-        If it has no valid nonce, ignore them, and add a new nonce.
+        A file without a valid nonce starts over with a new one.
         """
         self._file.seek(0)
         start = 0

@@ -54,7 +54,7 @@ class RowStore:
     """Rows by id, in a temporary file, to combine with the result rows of the same ids."""
 
     def __init__(self) -> None:
-        # SQLite removes the file when it's closed or its process dies.
+        # An empty name makes a temporary file. SQLite removes it when it's closed or its process dies.
         self._connection = sqlite3.connect("", isolation_level=None)
         # Close the database with the store, so that callers needn't close it after an error.
         weakref.finalize(self, self._connection.close)

@@ -203,15 +203,15 @@ def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Foun
 
 
 def _make_line(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple[int, ...]:
-    """Convert a result row to the numbers that are kept in memory, in the order of `_RESULT_LINE_DTYPE`."""
-    word = cells["verdict"]
-    is_done = cells["error"] is None and word != UNDETERMINED and word in _VERDICT_WORDS
-    word_number = _VERDICT_WORDS.index(word) if is_done else 0
+    """Convert a result row to the numbers that are kept in memory, in the order of `_LINE`."""
+    verdict = cells["verdict"]
+    is_done = cells["error"] is None and verdict != UNDETERMINED and verdict in _VERDICT_WORDS
+    verdict_number = _VERDICT_WORDS.index(verdict) if is_done else 0
     fingerprint = seals.read_content_hash(cells["fingerprint"] or "")
     first_half, second_half = _split_fingerprint(fingerprint)
     is_sealed = seals.are_cells_valid(cells, key.key)
-    digest = _hash_id(cells["id"])
-    return (digest, first_half, second_half, file, row, word_number, is_done, is_sealed)
+    id_hash = _hash_id(cells["id"])
+    return (id_hash, first_half, second_half, file, row, verdict_number, is_done, is_sealed)
 
 
 def _split_fingerprint(fingerprint: str) -> tuple[int, int]:

@@ -137,7 +137,7 @@ class PromisedRows(NamedTuple):
 def bind_rows(
     dataset: Dataset, options: AgreementOptions, project: Path, request: JudgeRequest
 ) -> PromisedRows:
-    """Read all rows, and prepare to judge them under a promise, which holds for exactly these rows.
+    """Read all rows that a promise will cover, and find the tiers that judge them.
 
     Raises `UsageError` if no promise can be made with the configured models.
     """
@@ -233,10 +233,7 @@ class PromisedRun:
         running.run(judge())
 
     async def judge(self, rows: Iterable[PendingRow]) -> None:
-        """Judge `rows`, which the results file doesn't contain yet.
-
-        The promise concerns all rows of the run.
-        """
+        """Judge the rows that aren't in the results file yet, and write their results."""
         job = self._job
         with Opinions(job.out, is_fresh=job.is_fresh) as self._opinions:
             if self._opinions.unsealed:
@@ -462,10 +459,9 @@ class PromisedRun:
     async def _stream_verdicts(
         self, stored_as: str, keys: Sequence[str], make_judge: AdaptJudge
     ) -> AsyncGenerator[tuple[str, Verdict]]:
-        """Judge rows by a single tier, and yield each row's key and verdict until the run ends.
+        """Let one tier judge rows, and yield each row's key and verdict until the run ends.
 
-        `make_judge` turns the judge of all tiers into that tier's judge. Verdicts are stored as opinions of
-        the tier `stored_as`.
+        `make_judge` limits the configured judge to that tier. The opinions are stored under `stored_as`.
         """
         purse = _Purse(self._limit_usd)
         request = self._job.request

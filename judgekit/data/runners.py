@@ -91,7 +91,8 @@ async def judge_here(
 ) -> AsyncGenerator[tuple[PendingRow, Record | None], None]:
     """Judge rows in this process, and yield each row with its record.
 
-    The record is None for unjudgeable rows. Set `never_blocks` if reading the rows never waits, as it does for a pipe.
+    The record is None for unjudgeable rows. Set `never_blocks` if reading the rows never waits, as it does
+    for a pipe.
     """
     stream = stream_judgements(
         rows, project, request, at_once, in_order=in_order, never_blocks=never_blocks

@@ -526,9 +526,9 @@ def _build_bare_environ() -> dict[str, str]:
 
 
 def _describe_hints(environ: dict[str, str]) -> str:
-    """Describe our hints to an agent for when a login shell doesn't find judgekit.
+    """Describe how our hints to an agent refer to memories if its login shell doesn't find judgekit.
 
-    They contain judgekit's full path if it runs, or else the memories' files.
+    The hints name judgekit's full path if that one can be run, otherwise the memories' files.
     """
     path = os.path.join(os.path.dirname(sys.executable), context.PROGRAM)
     if _runs_without_error([path, "--version"], environ):
@@ -566,7 +566,10 @@ def _describe_hooks(
 def _describe_command(
     hook: dict[str, Any], client: Client, scope: Scope, again: str
 ) -> tuple[State, str]:
-    """Describe the form of a hook's command, and whether it answers. `again` says how to install it again."""
+    """Describe the form of a hook's command, and whether it answers.
+
+    `again` is the advice to the user if it doesn't.
+    """
     program, *arguments = entries.get_argument_vector(hook)
     form = _name_form(hook, program, arguments)
     is_portable = hook == entries.build_portable_entry(client)

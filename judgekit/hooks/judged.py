@@ -252,15 +252,15 @@ def _read_reply(response: client.Response, candidates: Sequence[Candidate]) -> J
 
 
 def _explain_obstacle(reason: client.NoEngine) -> str:
-    """Explain why this process shouldn't judge in place of the engine. Returns "" if it should.
+    """Explain to the user why nothing is judged. Returns "" if this process should judge instead.
 
-    `reason` is the reason why the engine didn't judge. While an engine is busy or just starting, judging here
-    would take too long. If no engine is running, one is started for later prompts.
+    `reason` says why the engine didn't judge. If none is running, this starts one for later prompts.
     """
     if isinstance(reason, client.EngineBusy):
         return f"not judged (the engine is busy: {reason}); {_BM25_FALLBACK_NOTE}"
     if isinstance(reason, client.EngineLost):
         return f"not judged ({reason}); {_BM25_FALLBACK_NOTE}"
+
     if isinstance(reason, client.EngineOff):  # e.g. the user has switched the engine off
         return ""
 
@@ -268,8 +268,11 @@ def _explain_obstacle(reason: client.NoEngine) -> str:
         is_starting = client.start_for_later() is not None
     except client.NoEngine as error:
         return f"not judged: no engine is running ({error}); {_BM25_FALLBACK_NOTE}"
+
     if is_starting:
+        # Judging while the engine starts would take too long.
         return f"not judged: the engine was not running and is starting; {_BM25_FALLBACK_NOTE}"
+
     return ""
 
 

@@ -88,12 +88,12 @@ def _plan_nothing_for_prek(toml: Path) -> FileChange:
 def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
     """Plan the removal of our hook from a project's configuration.
 
-    If the file is unchanged since the installation, its earlier content is restored exactly. Otherwise, only
-    our entry is removed.
+    If the file is unchanged since the installation, its earlier content is restored. Otherwise, only our
+    entry is removed.
 
-    If our entry also lists other hooks, or if only prek's file lists our hook, nothing changes. With
-    `only_ours`, the first raises `ConfigError`, and the second `UsageError`. A file that isn't UTF-8 or YAML
-    always raises `ConfigError`.
+    Raises `ConfigError` if our entry also lists other hooks, and `UsageError` if only prek's file lists our
+    hook. With `only_ours=False`, both plan no change instead. A file that isn't UTF-8 or YAML always raises
+    `ConfigError`.
     """
     path = get_config_path(project)
     before = files.read_content(path)

@@ -266,7 +266,7 @@ def _judge_in_process(
     run: Run, updates: Sequence[RefUpdate], remote: str, url: str, base: str | None
 ) -> Report:
     """Judge a push without an engine."""
-    from judgekit.gate import push  # noqa: PLC0415 - pydantic; the engine has it
+    from judgekit.gate import push  # noqa: PLC0415 - not needed with an engine
 
     repository = Repository(Path.cwd())
     return push.judge_push(repository, updates, remote, url, base, run)
@@ -275,7 +275,7 @@ def _judge_in_process(
 def _read_report(response: client.Response, run: Run) -> Report:
     """Pass the engine's events to `run`, and return the report, which is the last event.
 
-    Raises `EngineOff` for an error that the engine reports, and `EngineLost` if the report is missing.
+    Raises `EngineOff` if the engine reports an error, and `EngineLost` if the report is missing.
     """
     from judgekit.engine import answers, client  # noqa: PLC0415 - only needed to ask an engine
 
@@ -283,13 +283,13 @@ def _read_report(response: client.Response, run: Run) -> Report:
         for event in answers.events(response):
             kind = event.pop("event")
             if kind == "begin":
-                run.on_start(Begin(**event))  # type: ignore[typeddict-item]  # as the protocol has it
+                run.on_start(Begin(**event))  # type: ignore[typeddict-item]  # the engine sends its fields
             elif kind == "passed":
                 run.on_verdict(Row(**event))  # type: ignore[typeddict-item]  # the same
             elif kind == "end":
                 return Report(**event)
     except JudgekitError as error:
-        # Let the caller judge in this process instead, which will report the same problem.
+        # `EngineOff` makes the caller judge in this process, which will report the same problem.
         raise client.EngineOff(str(error)) from None
 
     raise client.EngineLost("lost the engine: its response ended too early")
@@ -339,10 +339,10 @@ def _read_old_oid(repository: Repository, remote_ref: str) -> str:
     """Read the commit that a remote's ref has before the push; "" for a new ref."""
     remote = remotes.read_remotes(repository, os.environ.get("PRE_COMMIT_REMOTE_NAME", ""))
     known_refs = {ref.source for ref in remote.pushed_refs}
-    # If this clone knows no refs of the remote, any ref may exist there, so trust pre-commit.
+    # If this clone knows no refs of the remote, it can't tell whether the ref is new, so trust pre-commit.
     is_new_ref = len(known_refs) > 0 and remote_ref not in known_refs
     if is_new_ref:
-        # For a new ref, pre-commit gives the commit where the branch forked. The ref never had that one.
+        # Don't use pre-commit's variable: for a new ref, it has the commit where the branch forked.
         return ""
     return os.environ.get("PRE_COMMIT_FROM_REF", "")
 
@@ -374,7 +374,7 @@ def warn_of_fault(error: Exception, warn: Warn) -> None:
     warn(f"UNDETERMINED, not judged: {problem}")
     # The ledger's figures are shown to others, so hide the path of the home folder.
     outcome = _add_to_ledger(Fault(problem=problem.replace(str(Path.home()), "~")))
-    if outcome != _RECORDED:
+    if outcome != _RECORDED:  # not recorded, or there's a problem with the team's server
         warn(outcome)
 
 

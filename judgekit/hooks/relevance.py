@@ -74,7 +74,7 @@ def _parse_line(place: str, text: str) -> _Line:
 def _read_pair(line: _Line, project: str) -> Pair:
     """Return a line's prompt and memory as digests.
 
-    Either can be in the line as a digest or as it is: the prompt's text, or the path of the memory's file.
+    A line written by hand can have the prompt's text and the path of the memory's file instead.
     """
     prompt = line.prompt
     if not _DIGEST_PATTERN.fullmatch(prompt):
@@ -94,7 +94,10 @@ def _digest_memory(path: str, project: str) -> str:
 
 
 def store_answer(path: Path, pair: Pair, *, relevant: bool | None) -> None:
-    """Append an answer to a file, which is created if needed; raises `InputError` if that fails."""
+    """Append an answer to a file, which is created if needed; raises `InputError` if that fails.
+
+    `relevant` is None if the person can't tell.
+    """
     prompt, memory = pair
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     line = json.dumps({"prompt": prompt, "memory": memory, "relevant": relevant, "at": at})

@@ -259,8 +259,9 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
 
 
 def _load_valid_values(project: str, *, include_project: bool) -> tuple[dict[str, Any], list[str]]:
-    """Load the user's settings and, on request, the project's. Also returns the user's own folders.
+    """Load the user's settings and, on request, the project's.
 
+    Also returns the folders of memories that the user's file lists, which are trusted.
     Raises `ConfigError` if a file is invalid.
     """
     from pathlib import Path  # noqa: PLC0415 - loaded only to validate
@@ -279,7 +280,7 @@ def _load_valid_values(project: str, *, include_project: bool) -> tuple[dict[str
 
 
 def describe_off(project: str) -> str:
-    """Describe which file or variable switches the hook off in a project, for a person."""
+    """Tell the user which file or variable switches the hook off in a project."""
     from pathlib import Path  # noqa: PLC0415 - for people, not for the client
 
     from judgekit import programs  # noqa: PLC0415 - for people, not for the client
@@ -294,17 +295,18 @@ def describe_off(project: str) -> str:
 
     try:
         reason = describe_disabling_setting(Path(project))
-    except ConfigError:  # the caller reports this
-        reason = ""
+    except ConfigError:
+        reason = ""  # the caller reports the error itself
     if not reason:
+        # A file that can't be read also switches the hook off if it only might say so.
         reason = "a configuration that cannot be read switches it off"
     return f"{_ADDS_NOTHING}: {reason}"
 
 
 def is_hook_off(project: str) -> bool:
-    """Whether a hook whose configuration can't be read should be off.
+    """Whether the hook should stay off when its configuration can't be read.
 
-    It's off if a variable or a file switches it off, or if that isn't clear.
+    It stays off if a variable or a file switches it off, or might do so.
     """
     variable = os.environ.get(ENABLED_VARIABLE, "")
     if variable:
@@ -349,17 +351,17 @@ def _read_start(source: str) -> str:
 
 
 def _find_switches(source: str, text: str) -> list[str]:
-    """Find the values of all keys `enabled` that can be the hook's."""
+    """Find the values of the hook's `enabled` key, and of any that might be the hook's."""
     import re  # noqa: PLC0415 - only for a wrong configuration
 
-    all_switches: list[str] = re.findall(_ENABLED_KEY_PATTERN, text)
+    all_values: list[str] = re.findall(_ENABLED_KEY_PATTERN, text)
     if not source.endswith(".json"):
-        return all_switches
+        return all_values
 
     # A JSON file is another tool's, in which other sections also have `enabled`.
     try:
         return [str(quickjson.loads(text)["retrieval"]["enabled"])]
-    except (KeyError, TypeError):  # the hook has no such key there
+    except (KeyError, TypeError):  # the file has no `retrieval.enabled`
         return []
     except ValueError:  # in malformed JSON, any `enabled` could be the hook's
-        return all_switches
+        return all_values

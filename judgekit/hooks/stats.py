@@ -345,7 +345,7 @@ def _list_injected_digests(lines: Sequence[str]) -> list[str]:
 def _count_openings(
     counts: Counter[str], files: set[str], exchanges: Iterable[transcript.Exchange]
 ) -> None:
-    """Count which injected memories a session's agent opened, and its searches. Adds to `counts`."""
+    """Count a session's opened `files` of those injected, and its searches. Adds both to `counts`."""
     opened_files: set[str] = set()
     for exchange in exchanges:
         opened_files |= _find_opened(files, exchange)

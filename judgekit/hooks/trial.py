@@ -231,7 +231,7 @@ def _add_up_cost(selections: Sequence[Selection]) -> dict[str, Any]:
     rounds = []
     for selection in selections:
         usages.append(Usage(cost_usd=selection.cost_usd, cost_source=selection.cost_source))
-        rounds += [part.model_dump(mode="json") for part in selection.rounds]
+        rounds += [round_.model_dump(mode="json") for round_ in selection.rounds]
 
     cost, source = add_up_costs(usages)
     is_complete = all(selection.cost_complete is not False for selection in selections)
@@ -381,9 +381,8 @@ def collect_pairs(
 ) -> list[TriedPair]:
     """List the pairs of a prompt and a memory to ask a person about.
 
-    For each prompt, these are the injected memories, the mentioned ones if `mentions`, and the ones that a
-    model is most likely to keep, `surest` of them. If no prompt has any, each prompt's best match is listed,
-    because it could have deserved injection.
+    For each prompt, lists the injected memories, the mentioned ones if `mentions`, and as many as `surest`
+    of those that a model rated highest.
     """
     pairs = []
     for trial in trials:
@@ -393,6 +392,7 @@ def collect_pairs(
     if pairs:
         return pairs
 
+    # There's nothing to ask about, so ask whether each prompt's best match should have been injected.
     for trial in trials:
         pairs += [(trial, hit) for hit in trial.list_best_hit()]
     return pairs

@@ -115,7 +115,7 @@ def _read_folder(
         found = f"{len(paths)} files that may be for {rubric_id}, {mode}"
         problems.append(f"{folder}: {found}; read {MAX_READ} of them")
 
-    for path in paths[:MAX_READ]:
+    for path in paths[:MAX_READ]:  # the newest
         try:
             calibration = read_calibration(path, of_project=of_project)
         except ConfigError as error:

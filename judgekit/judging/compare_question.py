@@ -104,12 +104,11 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         )
 
     def _name_texts(self, order: str, endpoint: Endpoint | None) -> dict[str, str]:
-        """Name the texts by unpredictable labels, or by fixed names for models that can't repeat a label.
-
-        Returns the names by letter.
-        """
+        """Return the names that a model sees for the texts, by letter."""
         if kind_of(endpoint).needs_random_labels:
             return {letter: self.label(letter) for letter in order}
+        # Other models can't repeat a label. They get a fixed name for the text that's shown first, and one
+        # for the second.
         return dict(zip(order, TEXT_LABELS, strict=True))
 
     def _map_names_to_hashes(
@@ -187,14 +186,14 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         )
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Vote]]) -> list[CompareRound]:
-        """Build a record of each call, which is called a round. They're numbered from `first`."""
+        """Record each call as a round. The rounds are numbered from `first`."""
         rounds: list[CompareRound] = []
         for turn in turns:
             call_parts = self._list_call_parts(len(turn.call_answers))
             for (sample, criterion, order), answer in zip(
                 call_parts, turn.call_answers, strict=True
             ):
-                row = CompareRound(
+                compare_round = CompareRound(
                     round=first + len(rounds),
                     tier=self.tier,
                     order=[*order],
@@ -203,7 +202,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
                     opinion=answer.record_value(self.record),
                     **answer.round_fields(),
                 )
-                rounds.append(row)
+                rounds.append(compare_round)
         return rounds
 
     def _list_call_parts(self, call_count: int) -> Iterable[tuple[int | None, str, str]]:
@@ -213,7 +212,8 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         sample_numbers: Sequence[int | None] = [None]  # a single sample has no number
         if samples > 1:
             sample_numbers = range(1, samples + 1)
-        return product(sample_numbers, criteria, ORDERS)  # the calls were made in this order
+        # The calls were made in this order.
+        return product(sample_numbers, criteria, ORDERS)
 
     def readable(self, text: str) -> str:
         """Replace the labels in a model's text with the letters A and B."""

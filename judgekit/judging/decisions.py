@@ -199,8 +199,8 @@ def _read_distributions(
     """Convert a decision model's probabilities to the questionnaire's answers."""
     shares: dict[str, Mapping[str, float]] = {}  # probabilities by question
     findings: list[Finding] = []
-    # For a question about each claim, the answer about the least supported claim counts. If a claim has no
-    # answer, the question has none either.
+    # A question about each claim gets the answer about its least supported claim, or none if an answer is
+    # missing.
     for name, text_claims in claims_by_name.items():
         if claims.are_all_answered(name, text_claims, distributions):
             shares[name] = claims.least_supported(name, text_claims, distributions)

@@ -245,7 +245,7 @@ class Document:
 
 
 def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
-    """Return the maximum number of a subject's characters that are sent to a model of a tier.
+    """Return the maximum number of a subject's characters that a tier's model sees.
 
     Without an endpoint, the default limit of a model's context applies.
     """

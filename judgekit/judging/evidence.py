@@ -159,8 +159,8 @@ def read_pair(
 ) -> dict[TierName, TierEvidence]:
     """Convert the tiers' votes on two texts to evidence.
 
-    The first tier to prefer a text makes it the first winner. A vote for that text counts as an acceptance.
-    `favouring_families` contains, by letter, the model families that wrote only this text, and may favour it.
+    `cut` contains the tiers that didn't see all of both texts. `favouring_families` maps a text's letter to
+    the model families that only wrote that text, and so may favour it.
     """
     outcomes = jury.outcomes(votes)
     evidence = {}

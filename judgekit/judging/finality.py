@@ -109,15 +109,15 @@ class FinalityRules:
     def stands(
         self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]
     ) -> TierName | None:
-        """Return the previous tier if its win stands although `tier` sees a tie, or None.
+        """Return the tier before `tier` if it has a winner that the calibration's rules uphold, or None.
 
-        The calibration decides that.
+        That's for a `tier` that sees a tie itself. `seen` contains the outcomes by tier.
         """
         previous_tier = _find_tier_before(tier, seen)
         if previous_tier is None:
             return None
-        is_win = seen[previous_tier] == "accept"
-        if not is_win:
+        has_winner = seen[previous_tier] == "accept"
+        if not has_winner:
             return None
 
         winning_margin = margins.get(previous_tier)

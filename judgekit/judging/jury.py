@@ -393,6 +393,7 @@ def combine_votes(
     tier_lean = _combine_leans(family_leans, rule)
     word = word_of(tier_lean)
 
+    # Votes for A and B can cancel out to a tie, which then has no supporters.
     supporters = [(endpoint, vote) for endpoint, vote in answered if vote.word == word]
     reasons = [vote.reasoning for _, vote in supporters]
     return TierVote(
@@ -427,7 +428,7 @@ def _combine_leans(family_leans: Sequence[float], rule: JuryRule) -> float:
 
 def _measure_majority_lean(words: Sequence[PairWord]) -> float:
     """Return the families' mean lean, from 1 (for A) to -1 (for B), or 0 if neither text has a majority."""
-    has_majority = any(has_quorum(words.count(letter), len(words)) for letter in WINS)
+    has_majority = any(has_quorum(words.count(text), len(words)) for text in WINS)
     if not has_majority:
         return 0.0
     return fmean(Vote(word).lean for word in words)

@@ -49,7 +49,7 @@ KINDS = (WRITES, DECIDES, READS_TOKENS)
 
 
 def kind_of(endpoint: Endpoint | None) -> ModelKind:
-    """Return the kind of a model: it writes (the default), decides, or answers with a token."""
+    """Return the kind of a model, which depends on the form of its answers. The default is to write."""
     if endpoint is None or endpoint.writes:
         return WRITES
     if endpoint.decides:

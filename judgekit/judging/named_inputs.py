@@ -53,6 +53,7 @@ class NamedInputs:
         """
         base = self.base_folder.resolve()
         leads_outside = False
+        # Just one if they're the same.
         folders = dict.fromkeys((self.base_folder, self.folder))  # just one if they're the same
         for folder in folders:
             path, is_there = _resolve_name(folder, name)

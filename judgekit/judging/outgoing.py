@@ -37,8 +37,8 @@ def redact_file(file: File) -> tuple[File, int]:
     """Replace the secrets in a file's text and names. Returns the new file and the number of secrets."""
     text = file.text
     missing_chars = file.total_chars - len(file.text)
-    was_truncated = missing_chars != 0
-    if was_truncated:
+    is_truncated = missing_chars != 0
+    if is_truncated:
         # The last word could be the beginning of a secret, which can't be recognised.
         text = _drop_last_word(text)
 

@@ -285,8 +285,8 @@ def requested_panel(
         names_by_tier: dict[TierName, list[str] | None] = {tier: [name] for tier in TIERS}
         return PanelRequest(names_by_tier, allow, order, models_named_by="named by --model")
 
-    variables_name_models = any(environ.get(name, "").strip() for name in _MODEL_VARIABLES)
-    if variables_name_models:
+    has_model_variables = any(environ.get(name, "").strip() for name in _MODEL_VARIABLES)
+    if has_model_variables:
         return PanelRequest({}, allow, order)  # `resolve` reads these variables itself
     return _request_configured_panel(config, project, environ)
 
@@ -348,10 +348,9 @@ def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str
 def project_named_families(
     config: Config, project: Path | None = None, model: str | None = None
 ) -> frozenset[str]:
-    """List the author families named by the project but not by the user, if the user has chosen the models.
+    """List the author families that the project names and the user doesn't.
 
-    Models of an author family don't judge, so other models replace them. A project must not use that to send
-    texts to providers that the user hasn't chosen.
+    The result is empty if the user hasn't chosen the models.
     """
     users_config = settings.load(None)
     if project is None:

@@ -57,26 +57,26 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
     """Return the probability that a reply starts with each of `tokens`, scaled to a sum of 1.
 
     For example, a reply to a yes-or-no question starts with "yes" or "no". Raises `GatewayError` if the reply
-    has no probabilities, or if their sum is less than `MIN_MASS` before scaling.
+    has no probabilities, or if less than `MIN_MASS` of the probability is on `tokens`.
     """
     if not reply.logprobs:
         problem = f"{reply.model} gave no token probabilities"
         raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=Usage())
 
-    mass = dict.fromkeys(tokens, 0.0)
+    unscaled = dict.fromkeys(tokens, 0.0)
     first_logprobs = reply.logprobs[0]
     for text, logprob in first_logprobs.items():
         # "Yes", " yes" and "yes." are the same answer.
         token = text.strip(_AROUND_WORDS).lower()
-        if token in mass:
-            mass[token] += math.exp(logprob)
+        if token in unscaled:
+            unscaled[token] += math.exp(logprob)
 
-    total = sum(mass.values())
+    total = sum(unscaled.values())
     if total < MIN_MASS:
         problem = f"{reply.model} answered {reply.text[:20]!r}"
         problem += f": {total:.0%} of the probability is on {', '.join(tokens)}"
         raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=Usage())
-    return {token: value / total for token, value in mass.items()}
+    return {token: probability / total for token, probability in unscaled.items()}
 
 
 def correct_for_bias(yes: float, unrelated_yes: float, min_gain: float = MIN_GAIN) -> float:
@@ -241,7 +241,8 @@ async def _ask_question(
     timeout: float,
 ) -> Reply:
     """Ask a model one question. If this session has already asked it, return the earlier reply."""
-    key = (endpoint.model, messages, ())  # the last part is for questions to decision models
+    # The last part is for questions to decision models.
+    key = (endpoint.model, messages, ())
     if key in session.remembered:
         return replace(session.remembered[key], usage=CACHED_USAGE)
 
@@ -254,9 +255,9 @@ async def _ask_question(
     )
     reply = await session.reply(endpoint, request)
 
-    # Remember the reply in the session. Only store it permanently if it has probabilities.
     session.remembered[key] = reply
     if reply.logprobs:
+        # Store it for later sessions. Without probabilities, it would be useless to them.
         await session.keep(endpoint, request, reply)
     return reply
 
@@ -374,8 +375,8 @@ def _phrase_question(question: TypedQuestion) -> str:
         choices = " or ".join(question.options)
         ask = f"Which of the two texts is better, {choices}? Answer with one number."
         return f"{question.text}\n{ask}"
-    points = [f"{value} ({label})" for value, label in question.options.items()]
-    scale = f"from {points[0]} to {points[-1]}"
+    labelled_values = [f"{value} ({label})" for value, label in question.options.items()]
+    scale = f"from {labelled_values[0]} to {labelled_values[-1]}"
     return f"{question.text_with_qualities}\nRate the text above {scale}. Answer with one number."
 
 

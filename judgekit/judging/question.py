@@ -174,8 +174,8 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         if self.asks_in_order(endpoint):
             answers = [await call() for call in all_calls]
         else:
-            calls_in_one = self.calls_in_one(endpoint)
-            answers = await gather_limited(all_calls, session, endpoint, calls_in_one)
+            requests_per_call = self.calls_in_one(endpoint)
+            answers = await gather_limited(all_calls, session, endpoint, requests_per_call)
         return _split_answers(answers, [len(calls) for calls in calls_by_sample])
 
     def _form_opinion(self, answers_by_sample: Sequence[Sequence[Answer[Value]]]) -> Opinion | None:
@@ -287,17 +287,17 @@ def hash_words(
 def _compute_words_hash(
     question: type[AskedQuestion[Any, Any, Any, Any]], settings: JudgeSettings, kind: ModelKind
 ) -> str:
-    """Hash the words of the questions to a kind of model, and the thresholds for its answers (`bars`).
+    """Hash the wording of the questions for a kind of model, and the thresholds for its answers.
 
     The hash is the same on every computer.
     """
     asker = ASKERS[kind]
-    model = example_of(kind)
+    example_model = example_of(kind)
     hashed_parts: list[Any] = [asker.reading_thresholds]
     for tier in TIERS:
         tier_question = question.about_fixed_subject(settings, tier)
         hashed_parts.append(tier_question.reading_thresholds)
-        for questionnaire in tier_question.questionnaires(model):
+        for questionnaire in tier_question.questionnaires(example_model):
             hashed_parts.append(_write_portable_words(asker, questionnaire))
     return sha256(hashed_parts)
 
@@ -306,7 +306,7 @@ def _write_portable_words(asker: Asker, questionnaire: Questionnaire) -> str:
     """Write a questionnaire's words as JSON, without the parts that differ between computers."""
     words = asker.words(questionnaire, Fence("nonce"))
     text = json.dumps(words, sort_keys=True)
-    # Labels in capitals depend on the installation's own secret.
+    # Labels in capitals are derived from a secret that each installation has.
     secret_labels = [label for label in questionnaire.labels if label.isupper()]
     for label in secret_labels:
         text = text.replace(label, "LABEL")

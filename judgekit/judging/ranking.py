@@ -125,7 +125,6 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         """Rank the subjects by the models' scores in this tier and in earlier ones."""
         answered = [(endpoint, opinions) for endpoint, opinions in voices if opinions]
         calibration = self.settings.finality
-        # Only a calibration depends on how the scores were read.
         is_known = calibration is None or calibration.knows(self.tier, _collect_sources(answered))
         return rank(
             self.earlier_rankings,
@@ -294,10 +293,11 @@ def _find_best_authors(state: JudgingState[ComparisonInput]) -> dict[Outcome, Se
 
 def _find_last_reasoning(state: JudgingState[ComparisonInput], letter: str | None) -> str:
     """Find the last reasoning about a subject. Returns "" if no model gave one."""
-    for row in reversed(state.rounds):
-        is_about_subject = row.order == [letter]  # each round of a ranking is about one subject
-        if is_about_subject and row.opinion and row.opinion.reasoning:
-            reasoning: str = row.opinion.reasoning
+    for past_round in reversed(state.rounds):
+        # Each round of a ranking is about one subject.
+        is_about_subject = past_round.order == [letter]
+        if is_about_subject and past_round.opinion and past_round.opinion.reasoning:
+            reasoning: str = past_round.opinion.reasoning
             return reasoning
     return ""
 
@@ -317,21 +317,21 @@ def _find_best(state: JudgingState[ComparisonInput]) -> str | None:
 def _collect_last_scores(
     subject: ComparisonInput, tiers: Iterable[RankedTier]
 ) -> dict[str, SubjectScore]:
-    """Return, by letter, each subject's mean score and the tier that gave it.
+    """Return each subject's mean score and the tier that gave it, by letter.
 
-    If multiple tiers scored a subject, the last one counts. Subjects with the same text share a score.
+    If multiple tiers scored a subject, the last one counts.
     """
-    score_of_original: dict[str, SubjectScore] = {}
+    scores_by_letter: dict[str, SubjectScore] = {}
     for ranked in tiers:
         if ranked.means:
             for letter, mean in ranked.means.items():
-                score_of_original[letter] = (mean, ranked.tier)  # replaces an earlier tier's
+                scores_by_letter[letter] = (mean, ranked.tier)  # replaces an earlier tier's
 
     scores = {}
     for letter in subject.letters:
-        original = subject.original(letter)
-        if original in score_of_original:
-            scores[letter] = score_of_original[original]
+        scored_letter = subject.original(letter)
+        if scored_letter in scores_by_letter:
+            scores[letter] = scores_by_letter[scored_letter]
     return scores
 
 

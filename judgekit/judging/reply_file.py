@@ -189,7 +189,7 @@ class ReplyFile:
         return connection
 
     def _remove_damaged(self) -> None:
-        """Close the connection, and remove the file and its companions if the file is damaged."""
+        """Remove the file if it's damaged, together with SQLite's log files. Closes the connection first."""
         self._disconnect()
         lock_path = self._path.with_suffix(".lock")
         # Hold the lock, so that only one process checks the file.

@@ -131,7 +131,7 @@ class _RaisedFinding:
         return not self.drop_reason and family not in self.raising_families
 
     def record(self) -> ReviewedFinding:
-        """Build the record of the finding's review. Its field `held` is whether the finding is upheld."""
+        """Build the record of the finding's review."""
         confirming_families = [family for family, check in self.checks.items() if check.holds]
         refuting_families = [family for family, check in self.checks.items() if not check.holds]
         quotes = {family: check.quote for family, check in self.checks.items()}
@@ -246,8 +246,7 @@ def _add_checks(
     for check in checks:
         if check.finding in findings and is_quoted(check.quote, text):
             checks_by_number.setdefault(check.finding, []).append(check)
-    # Without a check that counts, the family hasn't really answered, so the findings stay unchecked.
-    if not checks_by_number:
+    if not checks_by_number:  # the family hasn't really answered, so the findings stay unchecked
         return
 
     for number, finding in findings.items():
@@ -378,15 +377,14 @@ async def _judge_after_review(
 async def _score_again(
     judge: DocumentJudge, state: JudgingState[Document], review: Iterable[ReviewedFinding]
 ) -> Verdict:
-    """Ask the models for new scores, showing them the review's result, and return the verdict.
+    """Let the models score the document again, knowing the review's result, and return the verdict.
 
-    The new opinions replace those in `state`, unless too few models answer.
+    The new opinions replace those in `state`. If too few models answer, the first opinions stand.
     """
-    # The tiebreaker's limits leave room for the findings. The instructions are those of a first reading.
     question = ScoreQuestion(
         judge.settings,
         state.subject,
-        tier="tiebreaker",
+        tier="tiebreaker",  # its limits leave room for the findings
         instructions_tier="deep",
         findings=_write_reviewed_findings(review),
     )
@@ -395,12 +393,12 @@ async def _score_again(
     turns = await gather_limited(calls, state.session)
     state.rounds += question.rounds(len(state.rounds) + 1, turns)
 
+    # Both judges below ask no model, because each tier already has an opinion. They only build the verdict.
     answers = [(turn.endpoint, turn.answer.value) for turn in turns]
     opinion = question.combine(answers)
-    if not opinion:
-        return await judge.run(state)  # asks no model, because the deep tier already has an opinion
+    if not opinion:  # too few models answered
+        return await judge.run(state)
     _replace_opinions(state, opinion, answers)
-    # Its only tier already has an opinion, so this judge asks no model.
     final_judge = judge.with_settings(models_by_tier={"tiebreaker": models})
     return await final_judge.run(state)
 

@@ -76,10 +76,10 @@ def is_divided_to_the_end(now: Situation) -> bool:
 
 
 def is_calibrated(now: Situation) -> bool:
-    """Whether a calibration makes the opinion of a tier final.
+    """Whether a calibration makes a tier's opinion final.
 
-    The opinion can't be an acceptance of a cut text, an improve without reasons, or a win by the winner's own
-    family.
+    It never does if a cut text is accepted, if an "improve" has no reasons, or if only models of the
+    winner's own family support the win.
     """
     return now.calibrated_end is not None
 
@@ -219,12 +219,12 @@ def does_win_stand(now: Situation, end: End) -> bool:
 
 
 def is_best_copied(now: Situation, end: End) -> bool:
-    """Whether there are two copies of the best text."""
+    """Whether another text is a copy of the best one."""
     standing = now.latest_evidence.standing
     if end.verdict != "accept" or standing is None:
         return False
-    best, *_others = standing.ranked_letters
-    return best in now.rules.copied_letters
+    winner, *_others = standing.ranked_letters
+    return winner in now.rules.copied_letters
 
 
 def is_ranking_cut(now: Situation, end: End) -> bool:
@@ -439,9 +439,11 @@ def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> froze
 
 def independence_problem(evidence: Evidence, rules: EscalationRules, end: End) -> str | None:
     """Explain in one line why an acceptance or a win isn't independent of the author, or return None."""
-    authors: list[str] = []
-    for outcome, author_families in rules.authors.items():
+    author_families: list[str] = []
+    for outcome, families_of_outcome in rules.authors.items():
         if outcome == end.verdict:
-            authors += author_families
-    families = find_families(evidence, rules, end)
-    return independence.independence_problem(rules.independence, authors, families)
+            author_families += families_of_outcome
+    supporting_families = find_families(evidence, rules, end)
+    return independence.independence_problem(
+        rules.independence, author_families, supporting_families
+    )

@@ -206,16 +206,16 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
 
         if len(replies) == 1:
             reasoning = replies[0].reasoning
-            models_word = replies[0].stated_word
+            stated_outcome = replies[0].stated_word
         else:
             reasoning = _join_reasoning(replies)
-            models_word = None  # each reply was only about one dimension
+            stated_outcome = None  # each reply was only about one dimension
 
         return replace(
             self._make_opinion(scores),
             reasoning=reasoning,
             findings=place_findings(findings, self.rubric),
-            stated_word=models_word,
+            stated_word=stated_outcome,
             dimensions=tuple(mentions(reasoning, self.rubric)),
             expected_value_names=tuple(expected),
             probabilities=replies[0].probabilities_by_question,
@@ -261,22 +261,20 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     ) -> Points:
         """Lower scores that the text hasn't earned, because an unrelated subject gets similar ones.
 
-        `idle_scores` are the scores of the unrelated subject. Each is compared with the text's scores for
-        questions of the same kind.
+        `idle_scores` are the unrelated subject's scores: one for each kind of question.
         """
-        earned_scores = dict(scores)
+        lowered_scores = dict(scores)
         span = self.rubric.scale.max - self.rubric.scale.min
         least_accepted = getattr(self.rubric.modes, self.mode).accept.each
         for idle_name, idle_score in idle_scores.items():
-            # Collect the text's scores for questions of this kind.
             same_kind_scores = {}
             for name, question in questionnaire.questions.items():
                 if _name_idle_question(question) == idle_name:
                     same_kind_scores[name] = scores[name]
-            earned_scores |= pointwise.earned_scores(
+            lowered_scores |= pointwise.earned_scores(
                 same_kind_scores, idle_score, least_accepted, span
             )
-        return earned_scores
+        return lowered_scores
 
     def _make_opinion(self, scores: Mapping[str, float]) -> Opinion:
         """Make the opinion with these scores, deciding its outcome before they're rounded."""

@@ -458,14 +458,13 @@ def _read_passages(
 
 
 def _cut_redacted_snippet(passage: str, body: str) -> str:
-    """Shorten a passage to a snippet without secrets, which are looked for in the memory's `body`."""
+    """Shorten a passage of a memory to a snippet on one line, without secrets. `body` is the whole memory."""
     beginning = passage[:SNIPPET_CHARS]
     if not beginning:
         return ""
+    # Look for secrets in the body: the passage may start or end inside one, where it can't be recognised.
     redacted_body = redaction.redact(body[:MAX_REDACTED_CHARS])
-    if redacted_body.secrets:
-        # The passage may start or end inside a secret, where the secret can't be recognised. So use the start
-        # of the redacted memory instead.
+    if redacted_body.secrets:  # then show the memory's start instead of the passage
         text = redacted_body.text
     else:
         text = redaction.words(beginning)

@@ -56,12 +56,12 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         if not self.settings.redact:
             return subject, 0
 
-        # Shorten the texts, because prompts contain even less of them. The margin keeps a secret at the end
-        # of what prompts contain from being cut in half.
-        most_of_turn = 4 * documents.TURN_CHARS + redact.SEARCH_MARGIN_CHARS
-        most_of_query = documents.PROMPT_CHARS + redact.SEARCH_MARGIN_CHARS
-        turns = [redact.words(turn[:most_of_turn]) for turn in subject.query.turns]
-        query_text = redact.words(subject.query.text[:most_of_query])
+        # Only redact the start of the query's texts, because prompts are cut to less than that anyway. The
+        # margin is for a secret that crosses the cut: half a secret wouldn't be recognised.
+        turn_limit = 4 * documents.TURN_CHARS + redact.SEARCH_MARGIN_CHARS
+        query_limit = documents.PROMPT_CHARS + redact.SEARCH_MARGIN_CHARS
+        turns = [redact.words(turn[:turn_limit]) for turn in subject.query.turns]
+        query_text = redact.words(subject.query.text[:query_limit])
         candidates = tuple(map(_redact_candidate, subject.candidates))
 
         redacted_texts = [query_text, *turns, *map(candidate_text, candidates)]
@@ -93,12 +93,12 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         )
 
     def step(self, state: JudgingState[Candidates]) -> Step:
-        """Return the first tier that a candidate still needs. If none does, return the end."""
+        """Ask the first tier that any candidate still needs. If none needs one, end."""
         needed_tiers = set()
         for candidate in state.subject.candidates:
-            step = self._step_for(candidate.id, state)
-            if isinstance(step, Ask):
-                needed_tiers.add(step.tier)
+            candidate_step = self._step_for(candidate.id, state)
+            if isinstance(candidate_step, Ask):
+                needed_tiers.add(candidate_step.tier)
         for tier in self.models_by_tier:
             if tier in needed_tiers:
                 return Ask(tier)

@@ -51,7 +51,7 @@ def document_judge(
 ) -> tuple[DocumentJudge, str]:
     """Build the judge for a request.
 
-    Returns the judge and a line for the user, which describes its models or explains why there are none.
+    Also returns a line for the user: the server's address, or the reason why there are no models, or "".
     Raises `ConfigError` or `UsageError` if the configuration or the request is invalid.
     """
     config = configuration.load(project)
@@ -81,9 +81,9 @@ def _choose_depth_by_document(
 def _build_remote_judge(
     gateway: Gateway, config: Config, project: Path | None, request: JudgeRequest
 ) -> tuple[DocumentJudge, str]:
-    """Build a judge that lets the team's server judge. Returns the judge and the server's address.
+    """Build a judge that sends documents to the team's server. Returns the judge and the server's address.
 
-    Raises `UsageError` for options that only the server decides on.
+    Raises `UsageError` if the request sets a model or a depth, because the server chooses them.
     """
     from judgekit.judging import shared  # noqa: PLC0415 - imported lazily because it's rarely needed
 
@@ -98,7 +98,9 @@ def _build_remote_judge(
         raise UsageError(problem)
 
     loaded = rubric(config, project, request)
+    # Without tiers, no local models are looked up.
     settings = judge_settings(config, loaded, project, request, tiers=())
+    # `instead` replaces the judging on this machine.
     judge = DocumentJudge(gateway, settings, reply_cache(request), judge_instead=server.judge)
     return judge, server.url
 
@@ -148,6 +150,7 @@ def judge_settings(
 ) -> JudgeSettings:
     """Build a judge's settings, with the models of `tiers` and a calibration that fits them.
 
+    When texts are scored to compare them, `subjects` is their number; otherwise it's 0.
     Raises `ConfigError`. Raises `UsageError` if there's a cost limit and a model's price isn't known.
     """
     settings = JudgeSettings.of(config.judge, request, loaded)
@@ -163,7 +166,7 @@ def judge_settings(
 def _add_models(
     settings: JudgeSettings, config: Config, project: Path | None, tiers: Collection[TierName]
 ) -> JudgeSettings:
-    """Return settings with the models of `tiers`, or with the reason why there are none.
+    """Add the models of `tiers` to the settings. If there are none, add the reason.
 
     Raises the same errors as `judge_settings`.
     """
@@ -174,18 +177,17 @@ def _add_models(
         if tier in tiers:
             models_by_tier[tier] = models
 
-    other_panels = found_panel.find_other_panels
-    if settings.max_cost_usd:
-        # A cost limit needs prices: of these models, and of those that may replace them.
+    list_other_panels = found_panel.find_other_panels
+    if settings.max_cost_usd:  # a cost limit only works with known prices
         set_by_caller = request.max_cost_usd is not None
         check_prices(models_by_tier, settings.max_cost_usd, project, set_by_caller=set_by_caller)
-        other_panels = partial(_list_priced_panels, found_panel.find_other_panels)
+        list_other_panels = partial(_list_priced_panels, found_panel.find_other_panels)
 
     return replace(
         settings,
         models_by_tier=models_by_tier,
         no_model_reason=found_panel.reason,
-        find_other_panels=other_panels,
+        find_other_panels=list_other_panels,
     )
 
 
@@ -299,9 +301,10 @@ class SubjectJudges:
     def __init__(self, project: Path | None, request: JudgeRequest) -> None:
         self._project = project
         self._request = request
-        self._gateway = open_gateway({})  # nothing is sent, so it needs no variables
+        # Nothing is sent, so it needs no variables.
+        self._gateway = open_gateway({})
         self._document_judge: DocumentJudge | None = None
-        # By the number of texts, because that decides on the default rubric.
+        # By the number of texts, which determines the default rubric.
         self._comparison_judges: dict[int, PairJudge | RankingJudge] = {}
 
     def find(self, subject: Document | ComparisonInput) -> Judge[Any, Any, Any]:
@@ -396,17 +399,17 @@ def comparison_judge(
     loaded = loader.find_rubric(rubric_name, project, (ScoreRubric, CompareRubric))
     config = configuration.load(project)
 
-    is_about_two = question_of(loaded.rubric).is_about_two
-    if is_about_two and count > MIN_TEXTS:
+    is_for_pairs = question_of(loaded.rubric).is_about_two
+    if is_for_pairs and count > MIN_TEXTS:
         problem = f"{loaded.rubric.ref} compares two texts, but there are {count}"
         raise UsageError(f"{problem}; name a rubric of the task 'score', such as {RANKING_RUBRIC}")
 
     # A pair gets a choice and no scores.
-    scored_texts = 0 if is_about_two else len(texts.distinct_letters)
-    settings = judge_settings(config, loaded, project, request, subjects=scored_texts)
-    reason = _explain_no_comparison(config, settings.no_model_reason)
-    settings = replace(settings, no_model_reason=reason)
-    judge_class = PairJudge if is_about_two else RankingJudge
+    subject_count = 0 if is_for_pairs else len(texts.distinct_letters)
+    settings = judge_settings(config, loaded, project, request, subjects=subject_count)
+    reason_if_no_model = _explain_no_comparison(config, settings.no_model_reason)
+    settings = replace(settings, no_model_reason=reason_if_no_model)
+    judge_class = PairJudge if is_for_pairs else RankingJudge
     return judge_class(gateway, settings, reply_cache(request))
 
 

@@ -122,11 +122,11 @@ class JudgeSettings:
         return replace(self, finality=None, calibration_warning=warning)
 
     def escalation_rules(self, task: Task) -> EscalationRules:
-        """Build a task's escalation rules. Callers add what depends on the subject."""
+        """Build a task's escalation rules. The caller adds those that depend on the subject."""
         mode_rules = getattr(self.loaded_rubric.rubric.modes, self.mode)
-        # The table of escalation refers to the first tier, even if there are no models.
+        # Escalation starts at a first tier, even if there are no models.
         tiers = tuple(self.models_by_tier) or ("quick",)
-        # The setting is about the distance of a document's scores from a rubric's thresholds.
+        # The configured margin is a distance from a rubric's thresholds, and only documents have thresholds.
         margin = self.margin if task == "document" else 0.0
         # The table has no row for rankings that asks for proof.
         needs_proof = self.mode == "strict" and task != "ranking"

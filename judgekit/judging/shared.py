@@ -97,8 +97,8 @@ class Shared:
         """Request a verdict from the server. After a failure, return an undetermined one with the reason."""
         document = state.subject
         settings = judge.settings
-        clean_name = redact.words if settings.redact else str
-        body = {"document": document.body(clean_name), "wish": _build_wish(judge)}
+        redact_name = redact.words if settings.redact else str
+        body = {"document": document.body(redact_name), "wish": _build_wish(judge)}
 
         # The server has to meet the deadline, so wait a little longer than that.
         timeout = settings.timeout + _DEADLINE_SLACK_SECONDS
@@ -108,15 +108,19 @@ class Shared:
         except (*_CALL_ERRORS, SharedError, ValidationError) as error:
             reason = f"the shared judge at {self.url}: {_explain_failure(error)}"
             return judge.unjudged(state, reason)
+        # The server knows only the redacted names.
         return _restore_names(verdict, document)
 
     async def _ask_for_verdict(self, body: Mapping[str, object], timeout: float) -> bytes:
-        """Request a verdict within `timeout` seconds, again if the server fails.
+        """Request a verdict. Retry if the server fails, for `timeout` seconds in all.
 
         All tries have the same idempotency key, so that the server can reuse a verdict it already has.
         """
         deadline = time.monotonic() + timeout
-        headers = {"Idempotency-Key": uuid.uuid4().hex, READS_ON_HEADER: READS_ON}
+        headers = {
+            "Idempotency-Key": uuid.uuid4().hex,
+            READS_ON_HEADER: READS_ON,
+        }
 
         async def send_request() -> bytes:
             seconds_left = deadline - time.monotonic()

@@ -253,11 +253,11 @@ class Situation:
 
     @property
     def contenders(self) -> tuple[str, ...]:
-        """The subjects that the next tier compares: initially all, later those near the best."""
+        """The subjects that the next tier compares: at first all of them, later only those near the best."""
         if not self.complete_evidence:
             return self.rules.letters
-        standing = self.complete_evidence[-1].standing
-        if standing is None:
+        latest_standing = self.complete_evidence[-1].standing
+        if latest_standing is None:
             return self.rules.letters
-        count = max(standing.near_best_count, 2)  # a comparison needs two
-        return standing.ranked_letters[:count]
+        contender_count = max(latest_standing.near_best_count, 2)  # a comparison needs two
+        return latest_standing.ranked_letters[:contender_count]

@@ -190,14 +190,14 @@ def _pool_tiers(
 ) -> tuple[dict[str, float], frozenset[Voter]]:
     """Average the subjects' scores over all tiers. Also return the models that scored every subject."""
     means_by_group = []
-    voters = set()
-    for ranked in tiers:
-        for voter, points_by_letter in ranked.means_by_voter.items():
+    complete_voters = set()
+    for ranked_tier in tiers:
+        for voter, points_by_letter in ranked_tier.means_by_voter.items():
             # Each family has equal weight within a tier.
-            group = (ranked.tier, voter.name)
-            means_by_group.append((group, points_by_letter))
+            family_in_tier = (ranked_tier.tier, voter.name)
+            means_by_group.append((family_in_tier, points_by_letter))
             if _has_scored_all(points_by_letter, letters):
-                voters.add(voter)
+                complete_voters.add(voter)
 
     means = mean_scores(means_by_group, letters) or {}
-    return means, frozenset(voters)
+    return means, frozenset(complete_voters)

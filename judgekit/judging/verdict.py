@@ -413,7 +413,7 @@ class Verdict(_Record):
         return f"{scores} (mean {self.average:g})"
 
     def _name_judge(self) -> str:
-        """Name the person or the models that decided, with the tier if there's a promise."""
+        """Name the person or the models that decided."""
         if self.human_override:
             return f"decided by {self.human_override.who}"
         models = self.model or _list_models(self.rounds)
@@ -422,7 +422,7 @@ class Verdict(_Record):
         return models
 
     def _find_reason(self) -> str:
-        """Return a person's reason, why the verdict is undetermined, or the models' reason."""
+        """Return the reason for the verdict. A person's reason replaces that of the models."""
         if self.human_override:
             return self.human_override.why
         if self.verdict == "undetermined" and self.degraded:
@@ -597,13 +597,13 @@ class Comparison(_Record):
         return ", ".join(scores)
 
     def _describe_winner(self) -> str:
-        """Say which text is better than the others. For a tie or an undetermined verdict, say that."""
+        """Say which text is better than the others, or that the verdict is a tie or undetermined."""
         name_by_letter = {subject.letter: _name_subject(subject) for subject in self.subjects}
         winner = name_by_letter.pop(self.verdict, None)
-        others = ", ".join(name_by_letter.values())
+        other_names = ", ".join(name_by_letter.values())
         if winner is None:
-            return f"{self.verdict}: {others}"
-        return f"{winner} is better than {others}"
+            return f"{self.verdict}: {other_names}"
+        return f"{winner} is better than {other_names}"
 
 
 def _name_subject(subject: Contestant) -> str:
@@ -635,7 +635,7 @@ def _join_three_lines(headline: str, details: Sequence[str], reason: str) -> str
     lines = [
         _make_safe_line(escaped(headline)),
         _make_safe_line(escaped("; ".join(details))),
-        # In a reason, invisible characters are removed: escaped, they would be shown.
+        # Its invisible characters are removed: escaped, they would be shown.
         _make_safe_line(reason) or "no reason given",
     ]
     return "\n".join(lines)

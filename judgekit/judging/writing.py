@@ -278,7 +278,7 @@ class _Listing(_Sheet):
         return {name: name for name in names}
 
     def write(self) -> _SheetWords:
-        """Write the questions, and the shape of an answer: an object with a list of labels for each."""
+        """Write the questions, and the shape of an answer: a list of labels for each question."""
         lines = ["Question, asked of each memory:"]
         for name, question in self.questionnaire.questions.items():
             lines.append(f"- {name}: {question.text}")

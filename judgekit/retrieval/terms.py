@@ -83,9 +83,9 @@ def stem_text(text: str, language: Language) -> list[str]:
 
 
 def _list_indexed_forms(word: str, language: Language) -> tuple[str, ...]:
-    """Return a folded word's index terms: its stem, or none for a stop word.
+    """Return the terms under which a folded word is indexed: its stem, or nothing for a stop word.
 
-    A word in Hangul or in a script without spaces is cut into pieces, each of which is a term.
+    Parts in Hangul or in a script without spaces are cut into several terms.
     """
     is_cut = language.cuts_scripts and has_runs(word)
     if not is_cut:
@@ -93,13 +93,13 @@ def _list_indexed_forms(word: str, language: Language) -> tuple[str, ...]:
 
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
 
-    forms: list[str] = []
+    terms: list[str] = []
     for script, run in scripts.split_runs(word):
         if script == scripts.SPACED_SCRIPT:
-            forms += _list_stem(run, language)
+            terms += _list_stem(run, language)
         else:
-            forms += scripts.list_index_forms(script, run)
-    return tuple(forms)
+            terms += scripts.list_index_forms(script, run)
+    return tuple(terms)
 
 
 def _list_stem(word: str, language: Language) -> tuple[str, ...]:
@@ -201,7 +201,7 @@ def _may_have_signs(text: str) -> bool:
         return True
     if "." not in text:  # for speed; most words have none
         return False
-    return any(char_and_dot in text for char_and_dot in _DOTS_BEFORE_WORDS)
+    return any(opening in text for opening in _DOTS_BEFORE_WORDS)
 
 
 def has_runs(word: str) -> bool:
@@ -389,7 +389,7 @@ def _strip_ed_and_ing(word: str, r1: int) -> str:
 
 
 def _find_ed_or_ing(word: str) -> str | None:
-    """Return the longest of the endings in `_ED_AND_ING` that a word has; None if it has none of them."""
+    """Return a word's ending if it's in `_ED_AND_ING`, or None."""
     for ending in _ED_AND_ING:
         if word.endswith(ending):
             return ending
@@ -460,13 +460,13 @@ class Term:
         common: bool = False,
     ) -> None:
         self.text = text
-        self.phrases = phrases  # of stems
+        self.phrases = phrases  # each is one or more stems, joined by spaces
         self.is_common = common
-        self.prefix = phrases[0] if prefix else None
+        self.prefix = phrases[0] if prefix else None  # the stem that longer words may start with
         self.expression = _build_expression(phrases, prefix=prefix)
         forms_with_gaps = [add_gaps(form) for form in forms]
         self.unstemmed_expression = _build_expression(forms_with_gaps, prefix=prefix)
-        # A search sets these.
+        # A search fills these in.
         self.number = 0
         self.entry_count = 0
         self.rarity = 0.0

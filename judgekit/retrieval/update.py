@@ -74,7 +74,7 @@ _ADD_WATCH = "INSERT OR REPLACE INTO watch (number, path, folder, x, y, z, sure)
 
 
 def create(connection: Connection, root: str, profiles: Profiles, kind: str = "") -> None:
-    """Create an empty index's tables, and the facts that it keeps about itself."""
+    """Create the tables of an empty index, and fill its table of facts."""
     with open(LAYOUT, encoding="utf-8", newline="\n") as file:
         connection.executescript(file.read())
 
@@ -93,7 +93,10 @@ def create(connection: Connection, root: str, profiles: Profiles, kind: str = ""
 
 
 def build_in_memory(root: str, profiles: Profiles) -> Index:
-    """Build an index in memory of the store at `root`, or of its newest files if it's large."""
+    """Build an index of the store at `root` in memory.
+
+    In a large store, only the newest files are indexed.
+    """
     index = Index(index_file.connect(":memory:"), root, profiles)
     try:
         create(index.connection, root, profiles)
@@ -135,7 +138,7 @@ def _make_index_file(folder: str, name: str, root: str, profiles: Profiles) -> N
     It's built under a temporary name, so that nobody opens it half-made.
     """
     temporary = f"{folder}/{os.getpid()}{_UNFINISHED_FILE_SUFFIX}"
-    _unlink(temporary)
+    _unlink(temporary)  # a killed process may have had the same id
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         _create_tables(temporary, root, profiles)
@@ -223,15 +226,16 @@ class Plan:
         """Note all differences between the store and its index."""
         changed_names = self._compare_own_files(index.root)
         store = scan.Store(index.root, self.kind, index.profiles)
-        if not self.starts_anew:  # the files in the index count towards the store's limit
+        if not self.starts_anew:
+            # The files that are already in the index count towards the store's limit.
             ((file_count,),) = self._read_rows("SELECT count(*) FROM file")
             store.files_left -= file_count
 
         # These files decide which folders and files belong to the store.
-        has_other_rules = (
+        have_rules_changed = (
             scan.IGNORE_FILE_NAME in changed_names or claude_memory.INDEX in changed_names
         )
-        if self.starts_anew or watched_paths is None or has_other_rules:
+        if self.starts_anew or watched_paths is None or have_rules_changed:
             subfolders_by_folder = self._compare_folders(store, [""], is_whole=True)
         else:
             folders = self._list_watched_folders(watched_paths)
@@ -367,19 +371,19 @@ class Plan:
 
     def _compare_files(self, folder: str, listing: scan.Listing) -> None:
         """Note a folder's lost, changed and new files."""
-        unknown_files = dict(listing.files)
-        for number, path, size, mtime, inode, read in self._read_rows(
+        new_files = dict(listing.files)  # the loop removes the files that the index knows
+        for number, path, size, mtime, inode, read_at in self._read_rows(
             _FILES_IN_FOLDER_QUERY, folder
         ):
-            file_stamp = unknown_files.pop(path, None)
+            file_stamp = new_files.pop(path, None)
             is_same_stamp = file_stamp == (size, mtime, inode)
             if file_stamp is None:
                 self.lost_numbers.append(number)
-            elif not is_same_stamp or not is_sure(mtime, read):
+            elif not is_same_stamp or not is_sure(mtime, read_at):
                 self.changed_numbers.append(number)
 
-        self.folder_by_new_file.update(dict.fromkeys(unknown_files, folder))
-        self.stamps.update(unknown_files)
+        self.folder_by_new_file.update(dict.fromkeys(new_files, folder))
+        self.stamps.update(new_files)
 
 
 def _read_own_stamp(path: str) -> tuple[index_file.Stamp | None, bool]:
@@ -456,13 +460,13 @@ class ReadFile:
 
 
 def detect_language(entry: Entry, profile: Profile) -> str:
-    """Name the language with the most stop words in an entry; "" if it isn't one of ours.
+    """Name the language of an entry by its stop words; "" if it's none of the profile's languages.
 
-    The profile's own language wins unless another language has clearly more, since words such as `die` and
-    `on` occur in many languages. ASCII text with few stop words counts as the profile's language if it's
-    short or code.
+    The profile's own language wins unless another language has clearly more stop words, since words such as
+    `die` and `on` occur in many languages.
     """
     text = f"{entry.title}\n{entry.body[:_SAMPLE_CHARS]}"
+    # It's in Korean, or a script without spaces.
     # It's in Korean, or a script without spaces.
     if scripts.measure_run_share(text) > _MAX_RUN_SHARE:
         return ""
@@ -476,6 +480,7 @@ def detect_language(entry: Entry, profile: Profile) -> str:
     main_language = profile.language.name
     if counts.get(main_language, 0) >= _MIN_STOP_WORD_SHARE * len(words):
         return main_language
+    # Short texts and code have few stop words in any language.
     is_short = len(words) < _MIN_LONG_TEXT_WORDS
     if text.isascii() and (is_short or _is_code(text)):
         return main_language
@@ -886,7 +891,7 @@ def refresh(
 
 
 def _load_unlisted(index: Index) -> None:
-    """Load an index about which nothing is known yet: another process is still listing the files."""
+    """Load an index whose files another process is still listing, and report that it isn't searched."""
     facts = read_facts(index.connection)
     facts["kind"] = scan.detect_kind(index.root, index.profiles)
     index.load(facts)

@@ -69,22 +69,22 @@ def _convert_to_row(verdict: Record) -> dict[str, Any]:
 
 
 def _write_rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Write rows as CSV under a header with all their columns, the input's own first."""
+    """Render rows as CSV with a header. The input's columns come before ours."""
     from judgekit.data import tables
 
-    columns = tables.ColumnKinds(_COLUMNS)
+    column_kinds = tables.ColumnKinds(_COLUMNS)
     for row in rows:
-        columns.add(row)
+        column_kinds.add(row)
     # An input column with the name of a score gets a new name.
-    kinds_by_name, new_names = columns.named()
-    names = _choose_columns(kinds_by_name)
+    kinds_by_name, new_names = column_kinds.named()
+    header = _choose_columns(kinds_by_name)
 
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(defuse_cell, names))
+    writer.writerow(map(defuse_cell, header))
     for row in rows:
-        cells = tables.cells_of(row, new_names)
-        writer.writerow([tables.cell_of(cells.get(name)) for name in names])
+        values_by_name = tables.cells_of(row, new_names)
+        writer.writerow([tables.cell_of(values_by_name.get(name)) for name in header])
     return text.getvalue().removesuffix("\n")
 
 

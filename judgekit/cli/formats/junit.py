@@ -45,13 +45,13 @@ def render_gate(report: Report) -> str:
     verdicts, run = clean_gate(report)
     suite = ET.Element("testsuite", name="judgekit")
     _add_properties(suite, run)
-    unexamined = {omission["name"] for omission in run["not_examined"]}
+    unexamined_names = {omission["name"] for omission in run["not_examined"]}
     for verdict in verdicts:
-        _add_verdict(suite, verdict, unexamined, holds=run["holds"])
+        _add_verdict(suite, verdict, unexamined_names, holds=run["holds"])
 
-    judged = {task_name(verdict["task_id"]) for verdict in verdicts}
+    names_with_verdict = {task_name(verdict["task_id"]) for verdict in verdicts}
     for omission in run["not_examined"]:
-        if omission["name"] in judged:
+        if omission["name"] in names_with_verdict:  # it has a test already
             continue
         case = _add_case(suite, omission["name"], "gate")
         reason = omission["reason"]

@@ -67,7 +67,7 @@ def render_rows(results: RowResults) -> str:
 
 
 def _add_missed_limits(log_run: dict[str, Any], missed: Sequence[str]) -> None:
-    """Add a notification for each missed limit to a run, and declare their kind."""
+    """Add a notification for each missed limit to a run."""
     log_run["tool"]["driver"]["notifications"] = [{"id": _LIMIT_NOTIFICATION_ID}]
     notifications = [_build_notification(_LIMIT_NOTIFICATION_ID, "error", line) for line in missed]
     # A missed limit isn't an error of the tool itself.

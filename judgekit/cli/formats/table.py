@@ -97,7 +97,7 @@ def render_gate_row(row: Row) -> str:
 
 
 def _render_gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
-    """Render the reasons below a gate row, unless the run's `notes` contain them already."""
+    """Render the reasons below a gate row: of a person, the models, or a missing judgement."""
     verdict = row["verdict"]
     reasons = []
     noise = verdict.get("noise")
@@ -232,7 +232,7 @@ def _rank_by_score(subject: Contestant) -> tuple[bool, float]:
 
 
 def _render_subject(subject: Contestant, name: str) -> str:
-    """Render a text's letter and name, and its family and score if there are any."""
+    """Render a text's letter and name, and its author's model family and its score if known."""
     line = f"{subject.letter}  {name}"
     if subject.family is not None:
         line += f"  by {subject.family}"

@@ -253,8 +253,9 @@ def _find_linked_path(root: str, line: str) -> str | None:
 
 
 def _make_store_path(root: str, path: str) -> str:
-    """Make a path relative to the store, from one that's absolute or relative to the project or the store."""
-    # The store's own tool writes paths relative to the project; other tools, relative to the store.
+    """Convert a path in index.md to one relative to the store."""
+    # The store's own tool writes paths relative to the project; other tools write absolute paths, or
+    # paths relative to the store.
     store_prefix = f"{MEMORY}/".replace(os.sep, "/")
     if store_prefix in path:
         _, _, path = path.partition(store_prefix)

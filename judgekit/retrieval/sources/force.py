@@ -202,7 +202,8 @@ def _find_later_status(sign: str, later_text: str) -> str:
     """Find the status at the start of the text after a sign such as `->`, or ""."""
     if not later_text:
         return ""
-    # A template's list of all statuses (`proposed, accepted, rejected`) gives no status.
+    # `proposed, accepted, rejected` is a template's list of all statuses. After a comma, a status counts
+    # only with an explanation, as in `accepted, superseded by ADR-9`.
     may_be_list = sign in (",", ";")
     if may_be_list and not _explains(later_text):
         return ""
@@ -264,20 +265,19 @@ def _cut_first_word(text: str) -> str:
 
 
 def _confirms_status(text_after: str) -> bool:
-    """Whether the text after a word confirms that the word is a status, as in `superseded by ADR-9`.
+    """Whether a word is a status, judging by the text after it, as in `superseded by ADR-9`.
 
-    A sign, a successor, a date, a reason or no text does. Any other text means that the word starts a
-    sentence.
+    If the text just goes on, as in `deprecated functions are removed`, the word only starts a sentence.
     """
     has_sign_after = text_after != "" and not text_after[0].isspace()
     if has_sign_after:  # a comma, a bracket
         return True
 
     words = text_after.strip(_WORD_ENDS).split()
-    if not words:
+    if not words:  # the status stands alone
         return True
     first_word = words[0]
-    is_number_or_link = not first_word[0].isalpha()
+    is_number_or_link = not first_word[0].isalpha()  # a date, or the successor
     return is_number_or_link or first_word in _WORDS_AFTER_STATUS
 
 
@@ -391,7 +391,8 @@ def _find_in_row(cells: list[str]) -> list[str]:
 def _find_statuses_in_column(lines: list[str]) -> list[str]:
     """Find the cells below `Status` in a table whose header row is the first of `lines`.
 
-    The table must have a single row, or be a history with dates. Other tables list other decisions.
+    A table of several rows counts only if it's a history by date. Otherwise each row is about a different
+    decision.
     """
     column_names = [cell.strip(_CHARS_AROUND_TEXT).lower() for cell in _split_cells(lines[0])]
     rows = _read_rows(lines[2:])  # below the header row and its rule

@@ -631,9 +631,9 @@ def _split_pair(text: str) -> tuple[str, str] | None:
         return None
 
     is_item = text.startswith("- ")
-    begins_with_sign = text[0] in _NON_KEY_START_CHARS
+    cannot_start_key = text[0] in _NON_KEY_START_CHARS
     is_in_comment = " #" in text[:colon]
-    if is_item or begins_with_sign or is_in_comment:
+    if is_item or cannot_start_key or is_in_comment:
         return None
     key = text[:colon].rstrip()
     value = text[colon + 1 :].strip()
