@@ -113,21 +113,26 @@ def _add_pieces(
 
     piece_start = start
     piece_lines_above = lines_above
-    end = start
+    line_end = start
     for number, line in enumerate(text.split("\n"), start=1):
-        end = min(end + len(line) + 1, whole_end)
-        size = end - piece_start
-        is_end_of_paragraph = not line.strip()
-        may_end_here = size >= LONG_SECTION_CHARS or (
-            size >= MIN_PIECE_CHARS and is_end_of_paragraph
-        )
-        # Avoid a tiny last piece.
-        leaves_enough = whole_end - end > MIN_PIECE_CHARS // 2
-        if may_end_here and leaves_enough:
-            sections.append(Section(piece_start, end, piece_lines_above, heading))
-            piece_start = end
+        line_end = min(line_end + len(line) + 1, whole_end)  # the last line has no line break
+        is_rest_tiny = whole_end - line_end <= MIN_PIECE_CHARS // 2
+        if _may_end_piece(line, line_end - piece_start) and not is_rest_tiny:
+            sections.append(Section(piece_start, line_end, piece_lines_above, heading))
+            piece_start = line_end
             piece_lines_above = lines_above + number
     sections.append(Section(piece_start, whole_end, piece_lines_above, heading))
+
+
+def _may_end_piece(line: str, size: int) -> bool:
+    """Whether a piece of `size` characters may end after `line`.
+
+    It may end at a blank line, or if it's long, anywhere.
+    """
+    if size >= LONG_SECTION_CHARS:
+        return True
+    is_blank = not line.strip()
+    return is_blank and size >= MIN_PIECE_CHARS
 
 
 def _drop_bare_headings(sections: Sequence[Section], text: str) -> list[Section]:
@@ -152,17 +157,11 @@ def find_headings(text: str) -> Iterator[Heading]:
     line_before = ""
     line_before_start = 0
     start = 0
-    # Other underline signs get the next levels in order of appearance, as in reST.
     level_by_underline = {"=": 1, "-": 2}
 
     for number, whole_line in enumerate(text.split("\n")):
         line = whole_line.removesuffix("\r")
-        is_fence = line.lstrip().startswith(("```", "~~~"))
-        # A line of tildes below a title is an underline.
-        if is_fence and not is_fenced and _is_underline(line, line_before):
-            is_fence = False
-
-        if not comment_end and is_fence:
+        if not comment_end and _is_fence(line, line_before, is_fenced=is_fenced):
             is_fenced = not is_fenced
         elif not is_fenced:
             if comment_end or "{/*" in line or "<!--" in line:
@@ -174,16 +173,31 @@ def find_headings(text: str) -> Iterator[Heading]:
                     yield Heading(start, number, level, title, is_title=True)
             elif _is_underline(line, line_before):
                 sign = line[0]
-                if sign not in level_by_underline:
-                    level_by_underline[sign] = min(len(level_by_underline) + 1, _MAX_HEADING_LEVELS)
-                level = level_by_underline[sign]
+                level = _choose_level(sign, level_by_underline)
                 title = line_before.strip()[:_MAX_HEADING_CHARS]
-                yield Heading(line_before_start, number - 1, level, title, is_title=sign == "=")
+                # A row of another sign, such as dashes, may be a rule below a paragraph.
+                is_title = sign == "="
+                yield Heading(line_before_start, number - 1, level, title, is_title=is_title)
                 line = ""  # an underline can't be the title for another underline
 
         line_before = line
         line_before_start = start
         start += len(whole_line) + 1
+
+
+def _is_fence(line: str, line_before: str, *, is_fenced: bool) -> bool:
+    """Whether a line opens or closes a block of code."""
+    if not line.lstrip().startswith(("```", "~~~")):
+        return False
+    # Outside of code, a line of tildes below a title is an underline.
+    return is_fenced or not _is_underline(line, line_before)
+
+
+def _choose_level(sign: str, level_by_underline: dict[str, int]) -> int:
+    """Return the level of an underline's sign. A new sign gets the next level, as in reST."""
+    if sign not in level_by_underline:
+        level_by_underline[sign] = min(len(level_by_underline) + 1, _MAX_HEADING_LEVELS)
+    return level_by_underline[sign]
 
 
 def _read_title(line: str) -> str:
@@ -196,7 +210,7 @@ def _read_title(line: str) -> str:
 
 
 def _is_underline(line: str, line_before: str) -> bool:
-    """Whether a line is one sign, repeated, that makes the line before it a heading."""
+    """Whether a line is a row of one sign that underlines the line before it as a heading."""
     title = line_before.strip()
     underline = line.rstrip()
     sign = line[:1]
@@ -208,31 +222,37 @@ def _is_underline(line: str, line_before: str) -> bool:
         return False
     if sign == "=":
         return True
-    if len(underline) < _MIN_UNDERLINE_CHARS or line_before.startswith(
-        (" ", "\t", *_NON_TITLE_PREFIXES)
-    ):
+
+    if len(underline) < _MIN_UNDERLINE_CHARS:
+        return False
+    # Indented lines, list items, quotes, table rows and the like aren't titles.
+    if line_before.startswith((" ", "\t", *_NON_TITLE_PREFIXES)):
         return False
     # Markdown's dashes can be shorter than the title. The other signs are reST, which forbids that.
     return sign == "-" or len(underline) >= len(title)
 
 
 def strip_links(text: str) -> str:
-    """Replace links by their texts: `[Retries](retries.md)` becomes Retries."""
+    """Replace links by their texts: `[Retries](retries.md)` becomes Retries.
+
+    From the first bracket that doesn't begin a link, the rest of the text is unchanged.
+    """
     if "](" not in text:
         return text
 
     converted = ""
     remaining = text
     while True:
-        before, opening, inside = remaining.partition("[")
-        name, middle, target = inside.partition("](")
-        _, closing, after = target.partition(")")
+        before, opening, after_opening = remaining.partition("[")
+        name, middle, after_middle = after_opening.partition("](")
+        _, closing, after_link = after_middle.partition(")")
         is_link = opening != "" and middle != "" and closing != ""
-        if not is_link or "[" in name:
+        has_nested_bracket = "[" in name  # not worth parsing
+        if not is_link or has_nested_bracket:
             return converted + remaining
 
         converted += before + name
-        remaining = after
+        remaining = after_link
 
 
 def _strip_comments(line: str, comment_end: str) -> tuple[str, str]:
@@ -271,25 +291,30 @@ def _strip_id(title: str) -> str:
 def _cut_conversation(text: str) -> list[Section]:
     """Cut a conversation into overlapping windows of three turns. Returns an empty list for other texts."""
     named_turns, filled_lines = _find_named_turns(text)
-    count_by_name: dict[str, int] = {}
-    for name, _ in named_turns:
-        count_by_name[name] = count_by_name.get(name, 0) + 1
     # A name that occurs only once isn't a speaker, as in `Date: 8 May`.
-    speakers = {name for name, count in count_by_name.items() if count > 1}
+    speakers = _find_repeated([name for name, _ in named_turns])
     turns = [turn for name, turn in named_turns if name in speakers]
     if not _is_conversation(len(turns), speakers, filled_lines):
         return []
 
-    # Until now, each turn extends to the end of the text.
+    # End each turn where the next one starts. The last one ends with the text.
     for turn, next_turn in pairwise(turns):
         turn.end = next_turn.start
 
     preamble = _describe_preamble(text[: turns[0].start])
     windows = []
-    # Pair each turn with the last turn of its window. The last two turns start no window.
+    # Pair each turn with the last turn of its window. The last turns start no window of their own.
     for first_turn, last_turn in zip(turns, turns[TURNS_PER_SECTION - 1 :], strict=False):
         windows.append(Section(first_turn.start, last_turn.end, first_turn.lines_above, preamble))
     return windows
+
+
+def _find_repeated(names: Sequence[str]) -> set[str]:
+    """Return the names that occur more than once."""
+    count_by_name: dict[str, int] = {}
+    for name in names:
+        count_by_name[name] = count_by_name.get(name, 0) + 1
+    return {name for name, count in count_by_name.items() if count > 1}
 
 
 def _find_named_turns(text: str) -> tuple[list[tuple[str, Section]], int]:
@@ -317,34 +342,43 @@ def _find_named_turns(text: str) -> tuple[list[tuple[str, Section]], int]:
 
 def _find_speaker(line: str) -> str:
     """Return the speaker's name in lower case for a turn (`Ann: Hello`), else ""."""
-    name, colon, text = line.lstrip("*_>").partition(":")
-    name = name.rstrip("*_")
+    marked_name, colon, text = line.lstrip("*_>").partition(":")
+    name = marked_name.rstrip("*_")
     is_url = text.startswith("//")
-    if not colon or not name or len(name) > _MAX_NAME_CHARS or is_url:
+    if not colon or not name or is_url:
+        return ""
+    if len(name) > _MAX_NAME_CHARS or len(name.split()) > _MAX_NAME_WORDS:
         return ""
 
     # Roles such as `user` need neither a capital nor text on the same line.
     is_role = name.lower() in _SPEAKER_ROLES
-    first_char = name[0]
-    # Scripts without capitals, such as Chinese, have letters in neither case.
-    is_letter_without_case = first_char.isalpha() and not first_char.islower()
-    begins_as_name = first_char.isupper() or is_letter_without_case
     has_text = text.strip("*_ \t\r") != ""
-    if not is_role and not (begins_as_name and has_text):
+    may_be_turn = is_role or (has_text and _begins_like_name(name))
+    if not may_be_turn:
         return ""
 
-    if len(name.split()) > _MAX_NAME_WORDS:
-        return ""
     is_name = all(char.isalnum() or char in _SPEAKER_NAME_SIGNS for char in name)
     return name.lower() if is_name else ""
 
 
+def _begins_like_name(text: str) -> bool:
+    """Whether the first character is a capital, or a letter of a script without capitals."""
+    first_char = text[0]
+    # A letter of such a script, e.g. a Chinese one, isn't lower case either.
+    is_letter_without_case = first_char.isalpha() and not first_char.islower()
+    return first_char.isupper() or is_letter_without_case
+
+
 def _is_conversation(turns: int, speakers: set[str], filled_lines: int) -> bool:
-    """Whether text is a conversation: mostly turns of a few speakers, or turns of an assistant and a user."""
+    """Whether a text with so many turns and nonblank lines is a conversation of these speakers.
+
+    Its turns must be most of its lines, unless an assistant and a user speak.
+    """
     has_few_speakers = 1 < len(speakers) <= _MAX_SPEAKERS
     if turns < _MIN_TURNS or not has_few_speakers:
         return False
     is_mostly_turns = turns * 2 > filled_lines
+    # An assistant's turns can have many lines.
     has_assistant_and_user = len(_SPEAKER_ROLES & speakers) > 1
     return is_mostly_turns or has_assistant_and_user
 

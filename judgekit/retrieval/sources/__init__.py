@@ -48,15 +48,7 @@ class Unreadable(Exception):  # noqa: N818 - a state of the file, which its read
 
 
 class Entry:
-    """One thing to find, its title and tags cut; one with a `problem` may be retired. 0: no known time.
-
-    `aliases` are alternative titles to find it by, and `name_words` has the words of its file's name, unless
-    its title has them. A `status` says why it's no longer in force. A `note` mentions any part that isn't
-    searched. `lines_above` is the number of its file's lines above the body, less than 0 if the body begins
-    with text from elsewhere; None if lines of the body aren't lines of the file. If the middle of a file is
-    left out, the last `end_chars` characters of the body come after `lines_left_out` more lines; None if
-    these weren't counted.
-    """
+    """One thing to find. Its title and tags are cut to a maximum length."""
 
     __slots__ = (
         "aliases",
@@ -91,15 +83,19 @@ class Entry:
         self.body = body
         self.title = title[:1_000]
         self.tags = tuple(tag[:100] for tag in tags)[:100]
-        self.updated = updated
+        self.updated = updated  # in seconds since the epoch; 0 if unknown
+        # Why the file couldn't be read, or None. An unreadable entry may be retired.
         self.problem = problem
-        self.aliases: list[str] = []
-        self.status = ""
-        self.note: str | None = None
+        self.aliases: list[str] = []  # alternative titles to find it by
+        self.status = ""  # why it's no longer in force, or ""
+        self.note: str | None = None  # about any part of a readable file that isn't searched
+        # The number of lines above the body in its file; below 0 if the body begins with text from elsewhere.
+        # None if the body's lines aren't the file's.
         self.lines_above: int | None = None
-        self.end_chars = 0
-        self.lines_left_out: int | None = None
-        self.name_words: list[str] = []
+        # Of a long file, the body is only the beginning and the end.
+        self.end_chars = 0  # the length of the end, or 0
+        self.lines_left_out: int | None = None  # between the two; None if unknown
+        self.name_words: list[str] = []  # the words of the file's name, unless the title has them
 
 
 class Listed:
@@ -129,11 +125,10 @@ def read_time(value: object) -> float:
 
 
 def resolve_inside(root: str, relative: str) -> str | None:
-    """Return the real path of `relative` in the real path `root`; None if it leads outside."""
+    """Return the real path of a file in `root`, which must be a real path; None if it leads outside."""
     real_path = os.path.realpath(os.path.join(root, relative))
-    if real_path.startswith(root.rstrip(os.sep) + os.sep):
-        return real_path
-    return None
+    root_prefix = root.rstrip(os.sep) + os.sep
+    return real_path if real_path.startswith(root_prefix) else None
 
 
 class FileText:
@@ -173,22 +168,20 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
 
 
 def _read_both_ends(root: str, relative: str, raw: bytes, limit: int) -> FileText:
-    """Join the beginning of a long file, taken from `raw`, and its end: a quarter of `limit`."""
+    """Join the beginning of a long file, taken from `raw`, and its end, which gets a quarter of `limit`."""
     end_bytes = limit // 4
     beginning, _ = decode_file(raw[: limit - end_bytes], whole=False)
-    encoding = _detect_encoding(raw) or "utf-8"
     end_raw, size, line_breaks_above = _read_end(root, relative, end_bytes)
+    encoding = _detect_encoding(raw) or "utf-8"
     decoded_end = end_raw.decode(encoding, "replace").replace("\0", "")
     ending = _drop_cut_line(decoded_end)
 
-    # Count the lines between the beginning and the end, so that later line numbers can be corrected.
+    # The line numbers in the ending are corrected by this. Only in UTF-8 is each such byte a line break.
     lines_left_out = None
     if line_breaks_above is not None and encoding == "utf-8":
         is_line_dropped = len(ending) < len(decoded_end)
-        dropped_line_breaks = 1 if is_line_dropped else 0
-        # The text has an extra line break between the beginning and the end.
-        line_breaks_in_text = beginning.count("\n") + 1
-        lines_left_out = line_breaks_above + dropped_line_breaks - line_breaks_in_text
+        lines_above_ending = line_breaks_above + (1 if is_line_dropped else 0)
+        lines_left_out = lines_above_ending - _count_lines_above_ending(beginning)
 
     note = f"only {limit:,} of its {size:,} bytes are searched, at its beginning and its end"
     return FileText(
@@ -197,6 +190,11 @@ def _read_both_ends(root: str, relative: str, raw: bytes, limit: int) -> FileTex
         end_chars=len(ending),
         lines_left_out=lines_left_out,
     )
+
+
+def _count_lines_above_ending(beginning: str) -> int:
+    """Count the lines above the ending in the joined text, which has a line break between the two."""
+    return beginning.count("\n") + 1
 
 
 def _drop_cut_line(ending: str) -> str:
@@ -291,21 +289,21 @@ def decode_file(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
 
 
 def _decode_damaged(raw: bytes, encoding: str, *, whole: bool) -> tuple[str, int]:
-    """Decode bytes, with a replacement character for each damaged place. Returns the text and their number.
+    """Decode bytes, and count the damaged places, which become replacement characters.
 
-    Unless `raw` is the whole file, a character that's cut at its end isn't counted.
+    Unless `raw` is the whole file, its last character may be incomplete. That isn't counted as damage.
     """
     is_utf_8 = encoding == "utf-8"
     if is_utf_8 and not whole:
         raw = _drop_cut_character(raw)
     text = raw.decode(encoding, "replace").removeprefix(_BYTE_ORDER_MARK)
     count = text.count(REPLACED)
-    if is_utf_8 or whole:
-        return text, count
 
-    # In UTF-16 and UTF-32, a character that's cut at the end becomes one replacement character.
-    is_last_cut = text.endswith(REPLACED)
-    return text, count - 1 if is_last_cut else count
+    # In UTF-16 and UTF-32, an incomplete last character has become one replacement character.
+    may_end_incomplete = not is_utf_8 and not whole
+    if may_end_incomplete and text.endswith(REPLACED):
+        count -= 1
+    return text, count
 
 
 def decode_leniently(raw: bytes) -> str:
@@ -322,8 +320,9 @@ def _detect_encoding(raw: bytes) -> str | None:
 
     if b"\0" not in raw:
         return "utf-8"
-    is_single_unit = len(raw) <= 2  # noqa: PLR2004 - a UTF-16 character
-    if is_single_unit:
+    # A single UTF-16 character is too little to tell.
+    is_too_short = len(raw) <= 2  # noqa: PLR2004 - the bytes of one character
+    if is_too_short:
         return None
 
     # In little-endian UTF-16, the upper byte of each character comes second.
@@ -363,7 +362,7 @@ def split_file_name(relative: str, title: str) -> list[str]:
     copies.
     """
     folder, _, _ = relative.rpartition("/")
-    name = strip_ending(relative)
+    name = get_base_name(relative)
     if name.lower() in _NAMES_OF_NO_SUBJECT and folder:
         _, _, name = folder.rpartition("/")
     title_words = _split_name(title.lower())
@@ -381,8 +380,8 @@ def _split_name(name: str) -> list[str]:
     return "".join(spaced).split()
 
 
-def strip_ending(relative: str) -> str:
-    """Return a file's name without its ending; "" if it has no ending."""
+def get_base_name(relative: str) -> str:
+    """Return a file's name, without its folder and its ending; "" if it has no ending."""
     _, _, name = relative.rpartition("/")
-    name_without_ending, _, _ = name.rpartition(".")
-    return name_without_ending
+    base_name, _, _ = name.rpartition(".")
+    return base_name

@@ -9,11 +9,11 @@ from judgekit.retrieval.sources import (
     Listed,
     Unreadable,
     force,
+    get_base_name,
     markdown,
     read_text,
     resolve_inside,
     split_file_name,
-    strip_ending,
 )
 from judgekit.retrieval.sources.front_matter import read_front_matter
 from judgekit.text import lines_of
@@ -53,9 +53,10 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     try:
         file = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
+        # The beginning of a damaged file may still say that it's retired.
         if markdown.seems_retired(root, relative, profile.max_bytes):
             return None
-        name = strip_ending(relative)
+        name = get_base_name(relative)
         return Entry(name, name, OWN_CATEGORY, problem=f"{error}; found by name only")
 
     _, _, file_name = relative.rpartition("/")
@@ -72,10 +73,10 @@ def _make_topic_entry(relative: str, file: FileText, profile: Profile) -> Entry 
     if markdown.is_retired(fields):
         return None
 
-    name = strip_ending(relative)
+    entry_id = get_base_name(relative)
     entry = Entry(
-        name,
-        _find_title(fields, body) or name,
+        entry_id,
+        _find_title(fields, body) or entry_id,
         _find_category(fields, profile),
         tags=markdown.read_tags(fields),
         body=markdown.add_descriptions(fields, body),
@@ -86,8 +87,9 @@ def _make_topic_entry(relative: str, file: FileText, profile: Profile) -> Entry 
     entry.name_words = split_file_name(relative, entry.title)
     entry.status = force.find_status(fields, body)
     entry.note = markdown.join_notes(file.note, header.problem)
-    # Descriptions put above the body move its lines down; their lines aren't in the file.
-    entry.lines_above = header.lines_above - markdown.count_added_lines(body, entry.body)
+    # Descriptions were added at the top of the entry's body. Their lines aren't in the file's body.
+    added_lines = markdown.count_added_lines(body, entry.body)
+    entry.lines_above = header.lines_above - added_lines
     entry.end_chars = file.end_chars
     entry.lines_left_out = file.lines_left_out
     return entry
@@ -124,8 +126,9 @@ def _read_list_text(root: str, relative: str, text: str, note: str | None) -> En
     if not has_text:
         return None
 
-    name = strip_ending(relative)
-    entry_id = f"{folder}/{name}" if folder else name
+    # Every folder can have a MEMORY.md, so the id includes the folder.
+    base_name = get_base_name(relative)
+    entry_id = f"{folder}/{base_name}" if folder else base_name
     entry = Entry(entry_id, relative, OWN_CATEGORY, body="\n".join(kept_lines).strip())
     entry.note = note
     return entry

@@ -16,10 +16,10 @@ from judgekit.retrieval.sources import (
     decode_file,
     decode_leniently,
     force,
+    get_base_name,
     read_bytes,
     read_time,
     resolve_inside,
-    strip_ending,
 )
 from judgekit.text import lines_of
 
@@ -81,12 +81,9 @@ def _has_records(folder: str) -> bool:
 
 def _lists_memories(root: str) -> bool:
     """Whether index.md begins with a list of memories. Only its first 4,000 bytes are read."""
-    is_file = os.path.isfile(os.path.join(root, INDEX))
-    if not is_file:  # a device or a pipe; reading from it might never end
-        return False
     try:
         head, _ = read_bytes(os.path.realpath(root), INDEX, _HEAD_BYTES)
-    except Unreadable:
+    except Unreadable:  # it's missing, or it isn't a regular file
         return False
     return any(_is_memory_link(line) for line in lines_of(decode_leniently(head)))
 
@@ -97,9 +94,9 @@ def _is_memory_link(line: str) -> bool:
 
 
 def listed(root: str, profile: Profile) -> Listed:
-    """Collect the folders that only index.md names, and the problems found in index.md.
+    """Collect the folders of the records that index.md links to, and the problems found in index.md.
 
-    If index.md names missing files, records with the same names are looked for elsewhere in the store.
+    If index.md links to missing files, records with the same names are looked for elsewhere in the store.
     """
     listing = Listed()
     if not os.path.isfile(os.path.join(root, INDEX)):
@@ -109,13 +106,14 @@ def listed(root: str, profile: Profile) -> Listed:
     if not lines:
         return listing
 
-    names_by_folder = _list_usual_folders(root, profile)
+    # Most links lead into these folders. Listing each once is faster than looking up each link on disk.
+    file_names_by_folder = _list_usual_folders(root, profile)
     missing_paths: list[str] = []
     for line in lines:
         path = _find_linked_path(root, line)
         if path is None:
             continue
-        if _has_file(root, path, names_by_folder):
+        if _has_file(root, path, file_names_by_folder):
             _add_linked_file(listing, path)
         else:
             missing_paths.append(path)
@@ -140,20 +138,20 @@ def _read_index(root: str, listing: Listed) -> list[str]:
 
 
 def _list_usual_folders(root: str, profile: Profile) -> dict[str, frozenset[str]]:
-    """List the names in each category's usual folder once, so that most links need no access to the disk."""
-    names_by_folder = {}
+    """Map each category's usual folder to the names of its files."""
+    file_names_by_folder = {}
     for category in profile.categories.values():
         folder = category["folder"]
         if folder:
-            names_by_folder[folder] = _list_names(os.path.join(root, folder))
-    return names_by_folder
+            file_names_by_folder[folder] = _list_names(os.path.join(root, folder))
+    return file_names_by_folder
 
 
-def _has_file(root: str, path: str, names_by_folder: Mapping[str, frozenset[str]]) -> bool:
+def _has_file(root: str, path: str, file_names_by_folder: Mapping[str, frozenset[str]]) -> bool:
     """Whether a store has the file at `path`. A path that leads outside the store doesn't count."""
     folder, _, name = path.rpartition("/")
-    if folder in names_by_folder:
-        return name in names_by_folder[folder]
+    if folder in file_names_by_folder:
+        return name in file_names_by_folder[folder]
     is_inside = resolve_inside(root, path) is not None
     return is_inside and os.path.isfile(os.path.join(root, path))
 
@@ -271,7 +269,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     A damaged record's entry has a `problem`, and the file's name as its title. Raises `Unreadable` if the
     record is too large, isn't an object, or is damaged and may be retired.
     """
-    name = strip_ending(relative)
+    name = get_base_name(relative)
     folder, _, _ = relative.rpartition("/")
     category = _find_category(folder, profile)
     raw, is_longer = read_bytes(root, relative, MAX_RECORD_BYTES)

@@ -10,11 +10,11 @@ from judgekit.retrieval.sources import (
     Listed,
     Unreadable,
     force,
+    get_base_name,
     read_bytes,
     read_text,
     read_time,
     split_file_name,
-    strip_ending,
 )
 from judgekit.retrieval.sources.front_matter import read_front_matter
 
@@ -59,7 +59,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     except Unreadable as error:
         if seems_retired(root, relative, profile.max_bytes):
             return None
-        name = strip_ending(relative)
+        name = get_base_name(relative)
         return Entry(relative, name, CATEGORY, problem=f"{error}; found by name only")
 
     header = read_front_matter(file.text)
@@ -76,7 +76,7 @@ def _make_entry(relative: str, header: FrontMatter) -> Entry:
     """Make a document's entry from its front matter and body."""
     fields = header.fields
     body = header.body
-    title = join_to_line(fields.get("title", [])) or find_title(body) or strip_ending(relative)
+    title = join_to_line(fields.get("title", [])) or find_title(body) or get_base_name(relative)
     entry = Entry(
         relative,
         title,
