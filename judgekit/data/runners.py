@@ -91,8 +91,8 @@ async def judge_here(
 ) -> AsyncGenerator[tuple[PendingRow, Record | None], None]:
     """Judge rows in this process, and yield each row with its record.
 
-    The record is None for unjudgeable rows. Set `never_blocks` if reading the rows never waits, as it does
-    for a pipe.
+    The record is None for unjudgeable rows. Set `never_blocks` if reading the rows never waits, for example
+    on a pipe.
     """
     stream = stream_judgements(
         rows, project, request, at_once, in_order=in_order, never_blocks=never_blocks
@@ -115,7 +115,7 @@ async def stream_judgements(
     """Judge rows in this process, and yield each row with its verdict or comparison.
 
     For an unjudgeable row, None takes its place. `adapt` can replace each new judge by another one.
-    Set `never_blocks` if reading the rows never waits, as it does for a pipe.
+    Set `never_blocks` if reading the rows never waits, for example on a pipe.
     """
     async with aclosing(open_gateway(environment.environ())) as gateway:
         row_judge = _RowJudge(make_judge_finder(gateway, project, request, adapt))
@@ -208,7 +208,7 @@ def here(
 ) -> Runner:
     """Build a runner that judges rows in this process.
 
-    Set `never_blocks` if reading the rows never waits, as it does for a pipe.
+    Set `never_blocks` if reading the rows never waits, for example on a pipe.
     """
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:

@@ -111,10 +111,10 @@ def recognise_model(name_or_path: str) -> Model | None:
 
 
 def resolve(name_or_path: str) -> Path:
-    """Return the path of a model file, which is in the GGUF format.
+    """Return the path of a model's GGUF file, given that path or the model's name in the catalogue.
 
-    The argument is either the name of a model in the catalogue or the path itself. Raises `UsageError` if the
-    model is unknown or not downloaded, and `InputError` if the file isn't in this format.
+    Raises `UsageError` if the model is unknown or not downloaded, and `InputError` if the path isn't that of
+    a GGUF file.
     """
     if _is_path(name_or_path):
         return _check_model_file(Path(name_or_path).expanduser())
@@ -122,6 +122,7 @@ def resolve(name_or_path: str) -> Path:
     model = find_model(name_or_path)
     for models_folder in _list_folders():
         path = models_folder / f"{model.name}.gguf"
+        # Compare only the size, because computing the hash would take too long.
         if path.is_file() and path.stat().st_size == model.size:
             return path
     remedy = f"download it ({model.megabytes}) with: judgekit provider check local --fetch"
@@ -431,14 +432,13 @@ def _log_path() -> Path:
 
 
 def _find_reason_in_log() -> str:
-    """Return the first error in llama.cpp's log, or its last line."""
+    """Return the first error in llama.cpp's log, or the log's last line if there's no error."""
     log = _log_path().read_bytes().decode(errors="replace")
     lines = [line for line in lines_of(log) if line.strip()]
     for line in lines:
-        # An error's line has this before its message.
+        # The line of an error has an E before the message.
         _, error_mark, message = line.partition(" E ")
-        is_error = error_mark != ""
-        if is_error:
+        if error_mark:
             return message
     return lines[-1] if lines else "no reason given"
 
@@ -545,10 +545,10 @@ def main() -> None:
     threading.Thread(target=_exit_with_pipe, daemon=True).start()
     import xllamacpp  # noqa: PLC0415 - imported lazily because it takes 100 MB
 
-    server = xllamacpp.Server(_make_params(xllamacpp, settings))
+    server = xllamacpp.Server(_make_params(xllamacpp, settings))  # serves in threads of its own
     with suppress(BrokenPipeError), address_output:
         address_output.write(f"{server.listening_address}\n")
-    _exit_with_parent(parent_pid)
+    _exit_with_parent(parent_pid)  # waits for the parent's end
 
 
 def _reserve_stdout() -> TextIO:

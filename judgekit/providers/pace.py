@@ -62,13 +62,16 @@ class Pace:
         per_minute: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._max_in_flight = self._limit = float(max_in_flight)
+        self._max_in_flight = float(max_in_flight)
+        # Refusals lower this limit, and successful calls raise it again by fractions.
+        self._limit = self._max_in_flight
         self._per_minute = per_minute
         self._clock = clock
         self._in_flight = 0
         self._start_times: deque[float] = deque()  # when the last minute's calls started
-        self._paused_until = 0.0
         self._refused_at = -inf  # no refusal yet
+        # The end of the current pause, and the failure of calls that can't wait for it.
+        self._paused_until = 0.0
         self._pause_kind = FailureKind.RATE_LIMIT
         self._pause_message = PAUSED
         # Each caller's waiting calls: a future, and the clock time until which the call can wait.
@@ -117,13 +120,11 @@ class Pace:
         return 1 / seconds_since_refusal  # for example, a tenth of a round after 10 s
 
     def note_refusal(self, seconds: float | None) -> None:
-        """Lower the limit after a refused call, and pause for the `seconds` that the provider requests.
-
-        If calls made together are refused, the first refusal lowers the limit to the number of calls in
-        flight. Each refusal then lowers it by one.
-        """
-        is_first_refusal = self._clock() >= self._paused_until  # the first one starts a pause
-        if is_first_refusal:
+        """Lower the limit after a refused call, and pause for the `seconds` that the provider requests."""
+        is_paused = self._clock() < self._paused_until
+        if not is_paused:
+            # This is the first refusal among calls made together. The calls now in flight are too many for
+            # the provider, and can be far fewer than the limit.
             self._limit = min(self._limit, self._in_flight)
         self._limit = max(1.0, self._limit - 1)
         self._refused_at = self._clock()
@@ -219,14 +220,14 @@ class Pace:
             turn, _ = queue[0]
             was_cancelled_or_refused = turn.done()
             if not was_cancelled_or_refused:
-                is_turn_free = self.take(1) == 1
-                if not is_turn_free:
+                turns_taken = self.take(1)
+                if turns_taken == 0:
                     return
                 turn.set_result(None)
             queue.popleft()
-            self._move_to_back(caller_name)
+            self._move_back_or_remove(caller_name)
 
-    def _move_to_back(self, caller_name: str) -> None:
+    def _move_back_or_remove(self, caller_name: str) -> None:
         """Move a caller to the back of the line, or remove it if it has no waiting calls."""
         queue = self._queues.pop(caller_name)
         if queue:
@@ -279,22 +280,24 @@ class Paces(dict[PaceKey, Pace]):
         provider inside `async with turn():`. At the deadline, `work` is cancelled and has `patience` seconds
         to end. If a call was made by then, the error message starts with `late`.
         """
-        end = time.monotonic() + request.timeout
-        has_called = False  # whether any call has got its turn
+        deadline = time.monotonic() + request.timeout
+        has_got_turn = False
 
         @asynccontextmanager
         async def turn() -> AsyncIterator[None]:
-            nonlocal has_called
-            async with self.of(endpoint).turn(end):
-                has_called = True
+            nonlocal has_got_turn
+            pace = self.of(endpoint)
+            async with pace.turn(deadline):
+                has_got_turn = True
                 yield
 
-        work_in_turns = partial(work, turn, end)
+        work_in_turns = partial(work, turn, deadline)
         try:
             async with asyncio.timeout(request.timeout):
+                # The home loop is the event loop in which this process makes all its calls to models.
                 return await running.run_in_home_loop(work_in_turns, patience)
         except TimeoutError:
-            raise _make_timeout_error(late, request.timeout, has_called=has_called) from None
+            raise _make_timeout_error(late, request.timeout, has_called=has_got_turn) from None
 
 
 def _build_pace_key(endpoint: Endpoint) -> PaceKey:
@@ -319,10 +322,12 @@ def _build_pace_key(endpoint: Endpoint) -> PaceKey:
 def _make_timeout_error(late: str, seconds: float, *, has_called: bool) -> GatewayError:
     """Build the failure for a missed deadline."""
     limit = f"within {seconds:.3g} s"
-    if has_called:  # the call's cost is unknown, so the failure has no usage
+    if has_called:
+        # The failure's usage stays None, because nobody knows the cost of the call.
         return GatewayError(FailureKind.TIMEOUT, f"{late} {limit}")
     problem = f"no turn {limit}: other calls came first"
-    return GatewayError(FailureKind.TIMEOUT, problem, usage=Usage())
+    no_usage = Usage()
+    return GatewayError(FailureKind.TIMEOUT, problem, usage=no_usage)
 
 
 def parse_retry_after(retry_after: str) -> float | None:

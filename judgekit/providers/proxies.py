@@ -56,12 +56,13 @@ _pending_requests = PerProcess(dict[Path, "Future[_Answer]"])
 
 
 def fill_in_family(endpoint: Endpoint) -> Endpoint:
-    """Ask a LiteLLM proxy for the family of a model behind it, unless the profile gives the family.
+    """Return a copy of `endpoint` with its model's family according to the LiteLLM proxy.
 
-    Return a changed copy, or `endpoint` itself. The family is "unknown" if the proxy uses the name for models
-    of different families.
+    Return `endpoint` itself if its profile gives the family, or if no proxy does. The family is "unknown" if
+    the proxy uses the name for models of different families.
     """
     profile = endpoint.profile
+    # The profile can give the families of certain models. `profile.family` is that of all others.
     profile_family = profile.of_model(profile.families, endpoint.model, profile.family)
     if profile_family or not may_be_proxy(endpoint):
         return endpoint
@@ -83,7 +84,9 @@ def thinks_if_known(endpoint: Endpoint) -> bool | None:
     if answer is None or not answer.is_fresh:
         return None
     model_facts = _find_facts(endpoint, answer.models)
-    return model_facts is not None and model_facts.thinks
+    if model_facts is None:
+        return False  # the proxy has answered, but doesn't list this model
+    return model_facts.thinks
 
 
 def may_be_proxy(endpoint: Endpoint) -> bool:
@@ -100,13 +103,14 @@ def may_be_proxy(endpoint: Endpoint) -> bool:
 def _find_facts(endpoint: Endpoint, models: dict[str, ModelFacts]) -> ModelFacts | None:
     """Return a proxy's facts about an endpoint's model, or None."""
     profile = endpoint.profile
-    bare_name = ""
+    model_name = ""  # only a model with an API can be behind a proxy
     if isinstance(profile, ApiProfile):
-        bare_name = endpoint.model.removeprefix(profile.prefix)
-    if bare_name in models:
-        return models[bare_name]
-    for name, model_facts in models.items():  # a name can be a pattern such as `gpt-*`
-        if name.endswith("*") and bare_name.startswith(name.removesuffix("*")):
+        model_name = endpoint.model.removeprefix(profile.prefix)
+    if model_name in models:
+        return models[model_name]
+    # A proxy can list a pattern such as `gpt-*` instead of a name.
+    for pattern, model_facts in models.items():
+        if pattern.endswith("*") and model_name.startswith(pattern.removesuffix("*")):
             return model_facts
     return None
 
@@ -152,20 +156,21 @@ def _recall_answer(path: Path) -> _Answer:
 def _query_for_all_threads(
     endpoint: Endpoint, path: Path, earlier_answer: _Answer, request: Future[_Answer]
 ) -> _Answer:
-    """Query the proxy, store its answer, and set it as the result of `request`, where other threads wait."""
-    answer = earlier_answer
+    """Query the proxy, and pass its answer to the other threads, which wait for `request`."""
+    answer = earlier_answer  # in case the query fails
     try:
         answer = _ask_proxy(endpoint, earlier_answer)
-    finally:  # whatever happens, the waiting threads must get an answer
+    finally:
+        # Whatever happens, the waiting threads must get an answer.
         request.set_result(answer)
-        _answers[path] = answer
+        _answers[path] = answer  # for later calls in this process
         del _pending_requests.get()[path]
-    _store_answer(answer, path)
+    _store_answer(answer, path)  # for later processes
     return answer
 
 
 def _store_answer(answer: _Answer, path: Path) -> None:
-    """Store a proxy's answer for later processes, if possible."""
+    """Store a proxy's answer in a file for later processes, if possible."""
     with suppress(OSError):
         environment.make_private_folder(str(path.parent))
         outputs.write_atomically(str(path), json.dumps(answer._asdict()), private=True)
@@ -180,6 +185,7 @@ def _ask_proxy(endpoint: Endpoint, earlier_answer: _Answer) -> _Answer:
             f"{base}/v1/model/info", endpoint.api_key, TOTAL_TIMEOUT_SECONDS, LIST_BYTES
         )
         models = _read_rows(running.run(listing))
+    # Models that are kept also count as fresh, so that a proxy that's down isn't queried before every call.
     return _Answer(models, time.time())
 
 
@@ -217,12 +223,10 @@ def _read_rows(rows: list[Any]) -> dict[str, ModelFacts]:
 
 
 def _find_common_family(families: set[str]) -> str:
-    """Return the family of the models behind a name, or "unknown" if they're of different families.
-
-    If the only family is itself unknown, returns "", so that the endpoint's own family stays.
-    """
+    """Return the one family of the models behind a name, or "unknown" if they're of different families."""
     if len(families) > 1:
         return UNKNOWN_FAMILY
     (family,) = families
-    is_known = family != UNKNOWN_FAMILY
-    return family if is_known else ""
+    if family == UNKNOWN_FAMILY:
+        return ""  # so that the endpoint keeps its own family
+    return family

@@ -31,9 +31,11 @@ PLACEHOLDERS = ("model", "model_json", "system", "system_json", "schema", "schem
 
 
 def _check_relative(path: str) -> str:
-    """Return `path`, or raise `ValueError` if it could lead out of its folder, including on Windows."""
-    is_absolute = path.startswith(("/", "~", "\\")) or ":" in path
-    if is_absolute or ".." in path.split("/"):
+    """Return `path`, or raise `ValueError` if it could lead out of its folder."""
+    starts_elsewhere = path.startswith(("/", "~", "\\"))
+    has_drive = ":" in path  # as in `C:` on Windows
+    goes_up = ".." in path.split("/")
+    if starts_elsewhere or has_drive or goes_up:
         raise ValueError("expected a path inside the run's folder, such as home/settings.json")
     return path
 
@@ -190,12 +192,14 @@ class ApiProfile(_Profile):
         return None
 
     def _normalise_address(self, address: str) -> str:
-        """Remove the suffix `base_drops` from an address, and append `base_adds` if it has no version."""
+        """Remove the suffix `base_drops`, and append `base_adds` unless there's a version such as `/v1`."""
+        # A slash at the end would be in the way of both.
         if self.base_adds or self.base_drops:
             address = address.removesuffix("/")
         if self.base_drops:
             address = address.removesuffix(self.base_drops)
-        if self.base_adds and not _VERSION_SUFFIX_PATTERN.search(address):
+        has_version = _VERSION_SUFFIX_PATTERN.search(address) is not None
+        if self.base_adds and not has_version:
             address += self.base_adds
         return address
 
@@ -330,12 +334,11 @@ class CommandProfile(_Profile):
                     )
 
     def _check_links(self) -> None:
-        """Raise `ValueError` if a link's source is neither in `~` nor in a folder named by `keep_env`."""
+        """Raise `ValueError` if a linked file is neither in `~` nor in a folder that `keep_env` names."""
         for source in chain.from_iterable(self.links.values()):
-            folder, _, _ = source.partition("/")
-            is_in_home = source.startswith("~/")
-            is_in_kept_folder = folder.removeprefix("$") in self.keep_env
-            is_allowed = is_in_home or is_in_kept_folder
+            first_part, _, _ = source.partition("/")  # such as `~` or `$XDG_CONFIG_HOME`
+            variable = first_part.removeprefix("$")
+            is_allowed = source.startswith("~/") or variable in self.keep_env
             if not is_allowed:
                 raise ValueError(
                     f"links: {source!r} begins neither with ~/ nor with a variable of keep_env"

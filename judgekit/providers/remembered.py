@@ -60,11 +60,12 @@ def keep(endpoint: Endpoint, style: CallStyle) -> None:
     """Remember a model's style in a file, or only in this process if the file can't be written."""
     path = _style_path(endpoint)
     now = time.time()
-    lasting_style = style.lasting()
+    lasting_style = style.lasting()  # without the limit that applies to a single prompt
     default_style = CallStyle(endpoint.output_mode)
     content: dict[str, Any] = {
         "version": _FORMAT_VERSION,
         "at": now,
+        # If the profile's output mode changes, the file no longer counts.
         "usual": endpoint.output_mode,
         "model": endpoint.model,
     }
@@ -88,9 +89,10 @@ def forget(endpoint: Endpoint) -> None:
 
 
 def clear() -> None:
-    """Forget everything remembered in the cache folder."""
+    """Forget all styles, both in this process and in the cache folder."""
     with suppress(OSError):
-        for path in Path(environment.ADDRESSES.path()).iterdir():
+        styles_folder = Path(environment.ADDRESSES.path())
+        for path in styles_folder.iterdir():
             path.unlink()
     _entries.clear()
 
@@ -137,28 +139,30 @@ def _read_style(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None
 
 
 def _are_harmless(values: Mapping[str, Any], default_style: CallStyle) -> bool:
-    """Whether the values of a style only weaken the request or limit the reply.
+    """Whether a style's values are valid, and at most weaken the request or limit the reply.
 
-    Whoever can write the file can't do more harm than that.
+    They're from a cache file, which others may have changed.
     """
-    has_known_limit_name = values["max_tokens"] in (
+    has_allowed_mode = values["mode"] in _list_allowed_modes(default_style.mode)
+    has_known_limit_field = values["max_tokens"] in (
         default_style.max_tokens,
         NEWER_TOKEN_LIMIT_FIELD,
     )
     switches = (values["temperature"], values["logprobs"], values["system"])
     has_valid_switches = all(isinstance(switch, bool) for switch in switches)
+    has_valid_thinking = _is_count(values["thinking"])
     most_tokens = values["most_tokens"]
     has_valid_most_tokens = most_tokens is None or _is_count(most_tokens)
     return (
-        values["mode"] in _list_weaker_modes(default_style.mode)
-        and has_known_limit_name
+        has_allowed_mode
+        and has_known_limit_field
         and has_valid_switches
-        and _is_count(values["thinking"])
+        and has_valid_thinking
         and has_valid_most_tokens
     )
 
 
-def _list_weaker_modes(mode: OutputMode) -> list[OutputMode]:
+def _list_allowed_modes(mode: OutputMode) -> list[OutputMode]:
     """List an output mode, followed by all weaker ones."""
     modes = [mode]
     while modes[-1] in WEAKER:

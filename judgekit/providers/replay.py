@@ -91,26 +91,29 @@ def load_recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
     """Return the models of each tier in a recording. Raises `ConfigError` if it's empty or damaged."""
     profile = registry.find("replay")
     lines = read_lines(path, RecordedLine)
-    models_with_tokens = _find_models_with_tokens(lines)
+    models_with_logprobs = _find_models_with_logprobs(lines)
 
     juries: dict[TierName, dict[str, Endpoint]] = defaultdict(dict)
     for line in _list_first_lines(lines):
         jury = juries[line.tier]
         if line.model not in jury:
-            has_tokens = line.model in models_with_tokens
-            jury[line.model] = _make_endpoint(line, profile, path, logprobs=has_tokens)
+            has_logprobs = line.model in models_with_logprobs
+            jury[line.model] = _make_endpoint(line, profile, path, logprobs=has_logprobs)
 
     if not juries:
         raise ConfigError("the recording is empty; make one with JUDGEKIT_RECORD", path=path)
     return {tier: tuple(jury.values()) for tier, jury in juries.items()}
 
 
-def _find_models_with_tokens(lines: Sequence[RecordedLine]) -> set[str]:
-    """Find the models whose replies were recorded with tokens, except the answers of pointwise models."""
+def _find_models_with_logprobs(lines: Sequence[RecordedLine]) -> set[str]:
+    """Find the models that have written replies with log probabilities."""
     models = set()
     for line in lines:
-        has_tokens = line.reply is not None and len(line.reply.tokens) > 0
-        if has_tokens and not line.pointwise:
+        # A pointwise model writes nothing: its log probabilities are its answers.
+        if line.pointwise or line.reply is None:
+            continue
+        # A reply has tokens only together with log probabilities.
+        if line.reply.tokens:
             models.add(line.model)
     return models
 
@@ -155,12 +158,12 @@ class ReplayGateway:
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return the next recorded reply to the request, or raise the recorded `GatewayError`."""
-        file = endpoint.api_base
-        if endpoint.profile.kind != "replay" or file is None:
+        recording = endpoint.api_base  # of a replayed model, this is the path of the recording
+        if endpoint.profile.kind != "replay" or recording is None:
             raise GatewayError(
                 FailureKind.BAD_REQUEST, f"{endpoint.profile.provider} is not a recording"
             )
-        line = self._take_line(file, request.call_key, endpoint.model)
+        line = self._take_line(recording, request.call_key, endpoint.model)
         if line.failure is not None:
             raise GatewayError(line.failure.kind, line.failure.message)
 
@@ -172,7 +175,7 @@ class ReplayGateway:
             usage=Usage(**recorded_reply.model_dump(include=_RECORDED_USAGE_FIELDS)),
             logprobs=tuple(recorded_reply.logprobs),
             tokens=tuple(recorded_reply.tokens),
-            schema_enforced=bool(recorded_reply.held),
+            schema_enforced=bool(recorded_reply.held),  # the file's word for it
         )
 
     def _take_line(self, file: str, key: CallKey, model: str) -> RecordedLine:
@@ -226,6 +229,23 @@ def _translate_labels(text: str, line: RecordedLine, request: Request) -> str:
     return re.sub(rf"\b({any_label})\b", lambda match: new_labels[match[1]], text)
 
 
+def _make_recorded_reply(reply: Reply) -> RecordedReply:
+    """Convert a reply to the form in which it's recorded."""
+    # `encodable` replaces the characters that a JSON file can't contain.
+    logprobs = []
+    for alternatives in reply.logprobs:
+        logprobs.append({encodable(token): logprob for token, logprob in alternatives.items()})
+    usage = {name: getattr(reply.usage, name) for name in _RECORDED_USAGE_FIELDS}
+    return RecordedReply(
+        text=encodable(reply.text),
+        model=reply.model,
+        **usage,
+        logprobs=logprobs,
+        tokens=[encodable(token) for token in reply.tokens],
+        held=reply.schema_enforced or None,  # None isn't written
+    )
+
+
 class Recorder:
     """Appends the inner gateway's replies and failures to a recording."""
 
@@ -243,20 +263,7 @@ class Recorder:
             self._append(endpoint, request, failure=failure)
             raise
 
-        # Replace characters that a JSON file can't contain.
-        logprobs = []
-        for alternatives in reply.logprobs:
-            logprobs.append({encodable(token): alternatives[token] for token in alternatives})
-        usage = {name: getattr(reply.usage, name) for name in _RECORDED_USAGE_FIELDS}
-        recorded_reply = RecordedReply(
-            text=encodable(reply.text),
-            model=reply.model,
-            **usage,
-            logprobs=logprobs,
-            tokens=list(map(encodable, reply.tokens)),
-            held=reply.schema_enforced or None,
-        )
-        self._append(endpoint, request, reply=recorded_reply)
+        self._append(endpoint, request, reply=_make_recorded_reply(reply))
         return reply
 
     async def aclose(self) -> None:

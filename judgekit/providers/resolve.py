@@ -106,7 +106,7 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
         panels = _detect_panels(allowed_profiles, wanted, environ)
         return tuple(panel.endpoints for panel in panels if panel.endpoints)
 
-    if _names_models(wanted):
+    if _has_named_models(wanted):
         return _make_named_panel(wanted, allowed_profiles, environ, list_others)
 
     panel = _make_first_panel(allowed_profiles, wanted, environ)
@@ -128,19 +128,18 @@ def _make_first_panel(
     if first_panel is None:
         return None
     if wanted.needs_mixed_families and first_panel.endpoints:
-        next_panels = panels
-        return _mix_families(first_panel, next_panels)
+        return _mix_families(first_panel, panels)  # `panels` now yields those after the first
     return first_panel
 
 
 def _make_replayed_panel(recording: str, wanted: PanelRequest) -> Panel:
-    """Build a panel of the models in a recording, or only of the one that the user named with --model.
+    """Build a panel of the models in a recording. If the user gave --model, use only that model.
 
     Raises `ConfigError` if the recording is empty or damaged, and `UsageError` if it lacks that model.
     """
     endpoints: Tiers = replay.load_recorded_models(Path(recording))
-    is_model_named = bool(wanted.models_named_by)  # "" if the models are from the configuration
-    if is_model_named:
+    # `models_named_by` is the option that names the models, or "" if they're from the configuration.
+    if wanted.models_named_by:
         endpoints = _pick_recorded_model(endpoints, wanted, recording)
     return Panel(fill(endpoints), "replay", f"replies recorded in {recording}")
 
@@ -149,20 +148,21 @@ def _add_models_from_variables(
     wanted: PanelRequest, allowed_profiles: Sequence[Profile], environ: Mapping[str, str]
 ) -> PanelRequest:
     """Add the models that the user names in variables (`JUDGEKIT_QUICK_MODEL`), if none are named yet."""
-    if _names_models(wanted):
+    has_named_models = _has_named_models(wanted)
+    if has_named_models:
         return wanted
-    # If the user has set a server's address, the variables name models of that server, which are read later.
-    has_own_server = len(_list_addressed(allowed_profiles, environ)) > 0
-    if has_own_server:
+    # If the user has set a server's address, the variables are for that server's panel, which reads them.
+    has_server_address = len(_list_profiles_at_user_address(allowed_profiles, environ)) > 0
+    if has_server_address:
         return wanted
 
     variables = {tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}
     models = _read_models(variables, environ)
-    named_by_project: frozenset[TierName] = frozenset()  # the variables are the user's
-    return replace(wanted, models=models, project_named_tiers=named_by_project)
+    # The variables are the user's, so the project has named none of these models.
+    return replace(wanted, models=models, project_named_tiers=frozenset())
 
 
-def _names_models(wanted: PanelRequest) -> bool:
+def _has_named_models(wanted: PanelRequest) -> bool:
     """Whether a request names a model for any tier."""
     return any(wanted.models.values())
 
@@ -215,7 +215,7 @@ def _mix_families(first: Panel, others: Iterator[Panel]) -> Panel:
 
 
 def _select_by_family(panels: Iterable[Panel]) -> list[Panel]:
-    """Select a panel for each tier, with a family that no earlier tier uses.
+    """Select panels of different families, one per tier: the first is for the first tier, and so on.
 
     If there aren't enough families, only the first tiers get a panel.
     """
@@ -224,8 +224,8 @@ def _select_by_family(panels: Iterable[Panel]) -> list[Panel]:
         if not panel.endpoints:
             continue
 
-        tiers_with_panel = len(panel_by_family)
-        next_tier = TIERS[tiers_with_panel]
+        # The family of a panel is that of the model which the next tier would use.
+        next_tier = TIERS[len(panel_by_family)]
         first_model = panel.endpoints[next_tier][0]
         family = proxies.fill_in_family(first_model).family
         if family not in panel_by_family:
@@ -240,8 +240,9 @@ def _pick_recorded_model(recorded: Tiers, wanted: PanelRequest, recording: str) 
 
     Raises `UsageError` if there are none.
     """
-    # --model sets the same name for every tier, so read any of them.
-    (name,) = wanted.models["quick"] or ("",)
+    # --model sets the same single name for every tier, so read any of them.
+    named_models = wanted.models["quick"] or ("",)
+    (name,) = named_models
 
     endpoints = {}
     for tier, jury in recorded.items():
@@ -281,7 +282,7 @@ def _detect_panels(
     """
     # Prefer servers at an address that the user has set.
     panels_with_problem = []
-    for profile in _list_addressed(known, environ):
+    for profile in _list_profiles_at_user_address(known, environ):
         models, problem = _find_models_at(profile, environ)
         if problem is None:
             yield _make_panel(profile, models, environ)
@@ -374,24 +375,25 @@ def _read_embedded_models(profile: LitellmProfile, environ: Variables) -> Named:
 def _make_named_panel(
     wanted: PanelRequest, known: Sequence[Profile], environ: Variables, others: Others
 ) -> Panel:
-    """Build the panel of the models that the user or the project has named. There must be at least one.
+    """Build the panel of the models that the user or the project has named.
 
-    If one of them can't be used, the panel is empty, and its reason explains why.
+    If one of them can't be used, the panel is empty, and its reason explains why. `others` lists the panels
+    of other providers, for the case that a model fails.
     """
     endpoints: dict[TierName, tuple[Endpoint, ...]] = {}
     used_profiles = []
     for tier, name in _pair_tiers_with_names(wanted):
-        profile_or_problem = _find_usable_profile(name, tier, wanted, known, environ)
-        if isinstance(profile_or_problem, str):
+        match_or_problem = _find_usable_profile(name, tier, wanted, known, environ)
+        if isinstance(match_or_problem, str):
             how_named = wanted.models_named_by or f"configured ({tier})"
-            reason = f"the model {name} is {how_named}, but {profile_or_problem}"
+            reason = f"the model {name} is {how_named}, but {match_or_problem}"
             return Panel(endpoints={}, provider=None, reason=reason)
-        profile, model = profile_or_problem
+        profile, model = match_or_problem
         used_profiles.append(profile)
         endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
 
     # If there's only one provider, use it for the other tiers, too, so that no text is sent elsewhere.
-    first_profile = used_profiles[0]
+    first_profile = used_profiles[0]  # there is one, because this is only called for named models
     is_only_provider = all(profile == first_profile for profile in used_profiles)
     if is_only_provider:
         _fill_other_tiers(endpoints, first_profile, known, environ)
@@ -400,7 +402,7 @@ def _make_named_panel(
     panel = Panel(fill(endpoints), first_profile.provider, reason)
     if _must_stay_on_own_servers(used_profiles, wanted):
         return panel
-    return replace(panel, find_other_panels=others)  # other providers can replace failing models
+    return replace(panel, find_other_panels=others)
 
 
 def _pair_tiers_with_names(wanted: PanelRequest) -> list[tuple[TierName, str]]:
@@ -423,10 +425,10 @@ def _find_usable_profile(
     profile, model = find_profile(name, known)
     if profile is None:
         # A model with an unknown prefix is on the user's own server.
-        own_servers = _list_addressed(known, environ)
-        if not own_servers:
+        profiles = _list_profiles_at_user_address(known, environ)
+        if not profiles:
             return "no allowed provider serves it"
-        profile = own_servers[0]
+        profile = profiles[0]
 
     problem = _explain_unusable(profile, tier, wanted, environ)
     return problem or (profile, model)
@@ -496,19 +498,19 @@ def _explain_unusable(
 ) -> str | None:
     """Explain why a provider can't be used for a tier, or return None if it can."""
     has_permission = _has_user_permission(profile, tier, wanted)
+    # Credentials that usually have another purpose count only with the user's permission.
     problem = detect(profile, environ, named=has_permission)
     if problem is None:
         problem = _explain_wrong_address(profile, environ)
     if problem is None or has_permission:
         return problem
 
-    lacks_only_permission = detect(profile, environ, named=True) is None
-    if lacks_only_permission:
-        remedy = f"add {profile.provider} to providers.allow in your own configuration"
-        return (
-            f"a project alone cannot choose to use your credentials for {profile.title}: {remedy}"
-        )
-    return problem
+    # If the provider would be detected with the user's permission, explain how to give that.
+    is_detected_with_permission = detect(profile, environ, named=True) is None
+    if not is_detected_with_permission:
+        return problem
+    remedy = f"add {profile.provider} to providers.allow in your own configuration"
+    return f"a project alone cannot choose to use your credentials for {profile.title}: {remedy}"
 
 
 def _has_user_permission(profile: Profile, tier: TierName, wanted: PanelRequest) -> bool:
@@ -527,14 +529,16 @@ def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
 
 
 def get_nearest_models(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
-    """Return a tier's models. If it has none, return those of the nearest tier, preferably a deeper one.
+    """Return a tier's models. If it has none, return those of the next deeper tier that has some.
 
-    If no tier has models, return ().
+    If no deeper tier has models, return those of the next shallower one, or () if no tier has any.
     """
     index = TIERS.index(tier)
-    for name in (*TIERS[index:], *reversed(TIERS[:index])):
-        if panel.get(name):
-            return panel[name]
+    deeper_tiers = TIERS[index + 1 :]
+    shallower_tiers = reversed(TIERS[:index])
+    for candidate in (tier, *deeper_tiers, *shallower_tiers):
+        if panel.get(candidate):
+            return panel[candidate]
     return ()
 
 
@@ -618,15 +622,17 @@ def _read_models(
     return models_by_tier
 
 
-def _list_addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[AnyApi]:
-    """List the profiles for arbitrary servers whose address the user has set in a variable."""
-    addressed_profiles: list[AnyApi] = []
+def _list_profiles_at_user_address(
+    known: Sequence[Profile], environ: Mapping[str, str]
+) -> list[AnyApi]:
+    """List the profiles for servers at any address, if the user has set that address in a variable."""
+    profiles: list[AnyApi] = []
     for profile in known:
         if not isinstance(profile, ApiProfile):
             continue
         if _is_for_any_server(profile) and profile.address_in(environ):
-            addressed_profiles.append(profile)
-    return addressed_profiles
+            profiles.append(profile)
+    return profiles
 
 
 def _find_models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named, str | None]:
@@ -651,10 +657,12 @@ def _ask_for_models(base: str) -> Named:
 
     Returns {} if the server isn't on this machine or lists no models.
     """
-    (server_models,) = servers.models([base])  # one list for one address
+    # `servers.models` returns a list for each address, or None for one that isn't on this machine.
+    (server_models,) = servers.models([base])
     if not server_models:
         return {}
-    return dict.fromkeys(TIERS, server_models[:1])
+    first_model = server_models[:1]
+    return dict.fromkeys(TIERS, first_model)
 
 
 def _find_address_variable(profile: ApiProfile, environ: Mapping[str, str]) -> str:
@@ -721,16 +729,16 @@ def _list_local_models(
 def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False) -> str | None:
     """Explain why a provider can't be used here, or return None if it can be used.
 
-    Some credentials are usually there for another purpose. They only count if the user has `named` the
-    provider.
+    Set `named` if the user has named the provider. The variables in `detect.named` count only then, because
+    they're often set for another purpose.
     """
     signs = profile.detect
-    # The variables in `signs.env` always count, and those in `signs.named` only for a `named` provider.
     needs_variables = bool(signs.env or signs.named)
     if needs_variables:
         problem = _explain_missing_variables(signs, environ, named=named)
         if problem is not None:
             return problem
+    # A program that judgekit runs must not make it run a program again, without end.
     if isinstance(profile, CommandProfile) and environ.get(INSIDE_VARIABLE):
         return "a program that judgekit runs started it"
     if signs.module and not importable(signs.module):
@@ -809,18 +817,18 @@ class ProviderState(NamedTuple):
 def provider_report(
     environ: Mapping[str, str], wanted: PanelRequest | None = None
 ) -> list[ProviderState]:
-    """List all providers by preference, with their models and the reason why they can or can't be used.
+    """List all providers, with their models and the reason why they can or can't be used.
 
-    Queries local servers, which takes up to 0.3 s. Raises `ConfigError` if a profile is invalid.
+    They're in the order of detection. Queries local servers, which takes up to 0.3 s. Raises `ConfigError` if
+    a profile is invalid.
     """
     wanted = wanted or PanelRequest()
     all_profiles = registry.profiles()
     models_by_server = _list_local_models(all_profiles, environ)
-    addressed_profiles = _list_addressed(all_profiles, environ)
-    # For the tiers in `listed_only`, the project named the models, not the user.
-    tiers_of_user = {tier for tier in wanted.models if tier not in wanted.project_named_tiers}
-    named_by_user = _list_named_providers(wanted, tiers_of_user, all_profiles)
+    profiles_at_user_address = _list_profiles_at_user_address(all_profiles, environ)
     named_by_anyone = _list_named_providers(wanted, wanted.models.keys(), all_profiles)
+    tiers_of_user = wanted.models.keys() - wanted.project_named_tiers
+    named_by_user = _list_named_providers(wanted, tiers_of_user, all_profiles)
 
     states = []
     for profile in all_profiles:
@@ -830,12 +838,35 @@ def provider_report(
         server_models = models_by_server.get(profile.provider)
         if server_models:
             models = dict.fromkeys(TIERS, server_models[0])
-        elif problem is None and profile.detect.port:
-            problem = _explain_no_server_models(profile, server_models)
-        elif problem is None and profile.provider not in named_by_anyone:
-            problem = _explain_no_models_at_address(profile, addressed_profiles, environ)
+        elif problem is None:
+            problem = _explain_no_models(
+                profile,
+                server_models,
+                profiles_at_user_address,
+                environ,
+                is_named=profile.provider in named_by_anyone,
+            )
         states.append(_build_state(profile, problem, models, wanted, environ))
     return states
+
+
+def _explain_no_models(
+    profile: Profile,
+    server_models: list[str] | None,
+    profiles_at_user_address: Sequence[AnyApi],
+    environ: Mapping[str, str],
+    *,
+    is_named: bool,
+) -> str | None:
+    """Explain why a provider has no models, or return None if it can be used.
+
+    `is_named` means that one of its models is named, so it needs no others.
+    """
+    if profile.detect.port:
+        return _explain_no_server_models(profile, server_models)
+    if is_named:
+        return None
+    return _explain_no_models_at_address(profile, profiles_at_user_address, environ)
 
 
 def _explain_no_server_models(profile: Profile, server_models: list[str] | None) -> str:
@@ -846,16 +877,15 @@ def _explain_no_server_models(profile: Profile, server_models: list[str] | None)
 
 
 def _explain_no_models_at_address(
-    profile: Profile, addressed_profiles: Sequence[AnyApi], environ: Mapping[str, str]
+    profile: Profile, profiles_at_user_address: Sequence[AnyApi], environ: Mapping[str, str]
 ) -> str | None:
     """Explain why there are no models at the address that the user set for a provider.
 
     Returns None if there are models there, or if the user set no address for the provider.
     """
-    # `addressed_profiles` are the ones for which the user set an address.
-    for addressed_profile in addressed_profiles:
-        if addressed_profile == profile:
-            _, problem = _find_models_at(addressed_profile, environ)
+    for other_profile in profiles_at_user_address:
+        if other_profile == profile:
+            _, problem = _find_models_at(other_profile, environ)
             return problem
     return None
 
@@ -900,16 +930,21 @@ def _explain_not_allowed(profile: Profile, problem: str | None) -> str:
 
 
 def _describe_evidence(profile: Profile, environ: Mapping[str, str]) -> str:
-    """Describe the signs that a provider can be used, such as `OPENAI_API_KEY set`, without any values."""
-    groups = (*profile.detect.env, *profile.detect.named)
-    group = _first_set_group(groups, environ)
-    if group is not None:
-        return _describe_variables(group, profile, environ)
+    """Describe the signs that a provider can be used, such as `OPENAI_API_KEY set`.
+
+    The values of variables aren't shown.
+    """
+    variable_groups = (*profile.detect.env, *profile.detect.named)
+    set_group = _first_set_group(variable_groups, environ)
+    if set_group is not None:
+        return _describe_variables(set_group, profile, environ)
+    # A local server counts as usable only if it has answered.
     if isinstance(profile, ApiProfile) and profile.detect.port:
         address = profile.address_in(environ) or profile.base
         return f"answers at {address}"
     if isinstance(profile, CommandProfile):
         return f"{profile.detect.command} is on PATH"
+    # It needs no sign, or only an installed Python package.
     return "there"
 
 
