@@ -73,7 +73,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
         """Build a questionnaire for each part of the rubric, in each order of the texts."""
-        # The method `rounds` relies on this order.
+        # `_list_calls` relies on this order.
         questionnaires = []
         for (criterion, rubric), order in product(self.rubrics_by_part.items(), ORDERS):
             questionnaires.append(self._build_questionnaire(rubric, criterion, order, endpoint))
@@ -105,6 +105,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
 
     def _name_texts(self, order: str, endpoint: Endpoint | None) -> dict[str, str]:
         """Return the names that a model sees for the texts, by letter."""
+        # A model that writes gets unpredictable labels. Otherwise, a text could name itself as the winner.
         if kind_of(endpoint).needs_random_labels:
             return {letter: self.label(letter) for letter in order}
         # Other models can't repeat a label. They get a fixed name for the text that's shown first, and one
@@ -150,6 +151,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
             letter = letter_by_name[name]
             probabilities[letter] = probability
         better = _find_preferred(probabilities)
+        # Only a decision model's probabilities are recorded.
         if kind_of(endpoint).shows_probabilities:
             return Vote(better, probabilities=probabilities)
         return Vote(better)
@@ -169,6 +171,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         votes: list[Vote | None] = []
         for sample in samples:
             votes += sample
+        # A sample has a fixed number of votes, so `combine_calls` can tell the samples apart again.
         return combine_calls(votes, criteria=len(self.rubrics_by_part))
 
     def combine(self, voices: Sequence[tuple[Endpoint, Vote | None]]) -> TierVote:
@@ -189,15 +192,13 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         """Record each call as a round. The rounds are numbered from `first`."""
         rounds: list[CompareRound] = []
         for turn in turns:
-            call_parts = self._list_call_parts(len(turn.call_answers))
-            for (sample, criterion, order), answer in zip(
-                call_parts, turn.call_answers, strict=True
-            ):
+            calls = self._list_calls(len(turn.call_answers))
+            for (sample, criterion, order), answer in zip(calls, turn.call_answers, strict=True):
                 compare_round = CompareRound(
                     round=first + len(rounds),
                     tier=self.tier,
                     order=[*order],
-                    criterion=criterion or None,
+                    criterion=criterion or None,  # "" if the call covers all criteria
                     sample=sample,
                     opinion=answer.record_value(self.record),
                     **answer.round_fields(),
@@ -205,14 +206,14 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
                 rounds.append(compare_round)
         return rounds
 
-    def _list_call_parts(self, call_count: int) -> Iterable[tuple[int | None, str, str]]:
+    def _list_calls(self, call_count: int) -> Iterable[tuple[int | None, str, str]]:
         """List the sample number, criterion and order of the texts for each of a model's calls."""
         criteria = list(self.rubrics_by_part)
         samples = call_count // (len(criteria) * len(ORDERS))
         sample_numbers: Sequence[int | None] = [None]  # a single sample has no number
         if samples > 1:
             sample_numbers = range(1, samples + 1)
-        # The calls were made in this order.
+        # Each sample makes one call for each of the `questionnaires`, in their order.
         return product(sample_numbers, criteria, ORDERS)
 
     def readable(self, text: str) -> str:

@@ -136,7 +136,7 @@ def _make_questions(
 
 
 def _make_candidate_questions(questionnaire: Questionnaire) -> list[DecisionQuestion]:
-    """Make each question for each candidate of a listing."""
+    """Repeat each question for each candidate of a listing. The candidates are memories."""
     questions = []
     for label in questionnaire.labels:
         for name, question in questionnaire.questions.items():
@@ -161,16 +161,15 @@ def _make_text_questions(
 
 
 def _make_question(name: str, question: TypedQuestion) -> DecisionQuestion:
-    """Convert a question to the form that decision models expect.
+    """Convert a question to the form that decision models expect."""
+    if question.kind == "choice":
+        return _make_choice(name, question)
 
-    The instruction of a predicate or a score also lists the qualities of a good text.
-    """
+    instruction = question.text_with_qualities
     if question.kind == "predicate":
-        return DecisionQuestion(name, "predicate", question.text_with_qualities)
-    if question.kind == "score":
-        points = [DecisionOption(value, label) for value, label in question.options.items()]
-        return DecisionQuestion(name, "score", question.text_with_qualities, tuple(points))
-    return _make_choice(name, question)
+        return DecisionQuestion(name, "predicate", instruction)
+    points = [DecisionOption(value, label) for value, label in question.options.items()]
+    return DecisionQuestion(name, "score", instruction, tuple(points))
 
 
 def _make_choice(name: str, question: TypedQuestion) -> DecisionQuestion:
@@ -205,7 +204,7 @@ def _read_distributions(
         if claims.are_all_answered(name, text_claims, distributions):
             shares[name] = claims.least_supported(name, text_claims, distributions)
             findings += claims.unsupported_claims(name, text_claims, distributions)
-    # The other questions have an answer of their own.
+    # Add the answers to all questions that were asked. Those about single claims have names of their own.
     shares |= distributions
 
     points = {}
@@ -307,7 +306,8 @@ async def _ask_in_chunks(
 ) -> list[Answer[Distributions]]:
     """Ask questions in chunks as large as the server allows, and return the answers to all chunks.
 
-    If the server refuses a chunk and names its limit, remember the limit and ask all questions again.
+    If the server refuses a chunk because it has too many questions, remember a smaller size and ask all
+    questions again.
     """
     server = (endpoint.api_base, endpoint.model)
     configured_size = endpoint.profile.limits.questions
@@ -318,12 +318,13 @@ async def _ask_in_chunks(
         answers = await _ask_chunks(session, endpoint, state, chunks, timeout)
 
         failures = [answer.failure for answer in answers]
-        learned_size = _find_limit(failures, count=len(chunks[0]))
-        # Never override the user's configuration.
-        if learned_size is None or configured_size:
+        smaller_size = _find_limit(failures, count=len(chunks[0]))
+        if smaller_size is None:  # no chunk was too large
             return answers
-        # The learned size is smaller than the last one, so the loop ends.
-        _most_by_server[server] = learned_size
+        if configured_size:  # never override the user's configuration
+            return answers
+        # The size decreases each time, so the loop ends.
+        _most_by_server[server] = smaller_size
 
 
 async def _ask_chunks(
@@ -396,7 +397,7 @@ async def _ask_once(
 ) -> Answer[Distributions]:
     """Make one request, and return the probabilities by question.
 
-    The failure is that of the first unanswered question. A complete reply is stored for later sessions.
+    If the reply leaves questions unanswered, the result also has the failure of the first one.
     """
     started = time.monotonic()
     try:
@@ -410,6 +411,7 @@ async def _ask_once(
         reply, is_new = await _ask_or_remember(session, endpoint, request)
         answers = read_answers(reply.text, questions)
         unanswered = [answer for answer in answers.values() if answer.problem]
+        # Store only complete replies, so that later sessions ask the unanswered questions again.
         if is_new and not unanswered:
             await session.keep(endpoint, request, reply)
     except GatewayError as error:
@@ -417,8 +419,11 @@ async def _ask_once(
         usage = usage_of_failed_call(error)
         return Answer(None, call_failure, usage, ms_since(started), endpoint.model)
 
-    failure = _make_unanswered_failure(unanswered[0], reply.model) if unanswered else None
     distributions = _collect_probabilities(answers)
+    failure = None
+    if unanswered:
+        failure = _make_unanswered_failure(unanswered[0], reply.model)
+    # A reply that this session remembers has already been paid for.
     usage = reply.usage.of_call() if is_new else CACHED_USAGE
     return Answer(distributions or None, failure, usage, ms_since(started), reply.model)
 

@@ -30,16 +30,17 @@ def choose(
 ) -> Depth:
     """Choose the depth at which a changed file is judged, such as "quick".
 
-    `users_rules` are the user's rules, and `rules` are those in use, which can come from a project. `lines`
-    is the number of changed lines. `signatures` are the change's authors (`Name <address>`) and trailers.
+    `rules` are the rules to apply. They can differ from the user's own rules if a project changes them.
+    `lines` is the number of changed lines. `signatures` are the change's authors (`Name <address>`) and
+    trailers.
     """
     depth = _apply_first_rule(rules, path, lines, signatures)
-    # If the project doesn't change the user's rules, there's nothing to limit.
-    has_same_rules = users_rules.depth == rules.depth and users_rules.review == rules.review
-    if has_same_rules:
+    is_changed_by_project = users_rules.depth != rules.depth or users_rules.review != rules.review
+    if not is_changed_by_project:
         return depth
 
-    # A project's depth can't exceed the user's limit, and can't be less than the user's own rules demand.
+    # A project can ask for a deeper judging, up to the user's limit, but never for less than the user's own
+    # rules do. These can exceed the limit.
     limited_depth = _limit_depth(depth, users_rules.depth_limit)
     users_depth = _apply_first_rule(users_rules, path, lines, signatures)
     return max(limited_depth, users_depth, key=_position_of)

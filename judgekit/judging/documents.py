@@ -252,8 +252,9 @@ def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
     context_limit = CONTEXT_CHARS
     if endpoint is not None:
         context_limit = endpoint.profile.limits.context_chars or CONTEXT_CHARS
-        if kind_of(endpoint).ignores_tier_limit:  # the tier's limit doesn't apply
+        if kind_of(endpoint).ignores_tier_limit:
             return context_limit
+    # Without a limit of its own, a tier gets the default even if the model's context is larger.
     tier_limit = tier.max_chars or CONTEXT_CHARS
     return min(tier_limit, context_limit)
 
@@ -440,6 +441,7 @@ def read_file(path: str, stdin: BinaryIO) -> File:
     """Read a file, or standard input if the path is `-`. Raises `InputError` with a one-line message."""
     if path == STDIN:
         return decode(path, stdin.read(MAX_BYTES + 1), "standard input")
+    # `expand` has replaced a folder by its text files, unless it has none.
     if is_folder(path):
         raise InputError(f"{path}: the folder has no text file, apart from files that git ignores")
     refuse_link_out(path)

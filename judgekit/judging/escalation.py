@@ -147,9 +147,10 @@ ESCALATION_TABLE: list[Row] = [
 
 
 def decide(evidence_by_tier: Evidence, rules: EscalationRules) -> Step:
-    """Decide the next step from the rows of `ESCALATION_TABLE`: which tier to ask, or the end of judging.
+    """Decide the next step: which tier to ask, or to end the judging.
 
-    The first row that applies decides. If that row ends the judging, a later row can overrule the end.
+    The first row of `ESCALATION_TABLE` that applies decides. If it ends the judging, later rows can overrule
+    that.
     """
     situation = Situation(evidence_by_tier, rules)
     rows_of_task = [row for row in ESCALATION_TABLE if rules.task in row.tasks]
@@ -160,18 +161,20 @@ def decide(evidence_by_tier: Evidence, rules: EscalationRules) -> Step:
         elif step is None and row.applies(situation):
             step = _note_reason(row, row.choose_step(situation))
 
-    assert step is not None, "the last row that ends a judging applies whenever no other did"  # noqa: S101
+    assert step is not None, "each task has a row that applies if no other does"  # noqa: S101
     if isinstance(step, End):
         return replace(step, consensus=_rate_consensus(situation, step))
     return step
 
 
 def _overrule(step: Step | None, row: Row, situation: Situation) -> Step | None:
-    """Replace an end with the step of a row that overrules it. Any other step stays as it is."""
-    if isinstance(step, End) and row.applies(situation, step):
-        new_step = row.choose_step(situation, step)
-        return _note_reason(row, new_step, overruled=step)
-    return step
+    """Return the row's step if it overrules `step`, or otherwise `step`."""
+    if not isinstance(step, End):  # only an end can be overruled
+        return step
+    if not row.applies(situation, step):
+        return step
+    new_step = row.choose_step(situation, step)
+    return _note_reason(row, new_step, overruled=step)
 
 
 def _note_reason(row: Row, step: Step, overruled: End | None = None) -> Step:
@@ -182,7 +185,7 @@ def _note_reason(row: Row, step: Step, overruled: End | None = None) -> Step:
 
 
 def _rate_consensus(now: Situation, end: End) -> Consensus:
-    """Rate how far the models agree with a result. By default, this is the rating that `end` already has."""
+    """Rate how far the models agree with a result."""
     if end.tier is None:
         return end.consensus
     models = _collect_models(now)
@@ -192,14 +195,19 @@ def _rate_consensus(now: Situation, end: End) -> Consensus:
     if now.rules.task == "ranking":
         return _rate_ranking_consensus(now, end)
 
-    # If the last tier's jury is divided, that's decisive.
     last_evidence = now.evidence[end.tier]
+    # Without a majority, a divided jury only gives the reasons. Another tier has decided.
     only_gives_reasons = last_evidence.is_divided and last_evidence.agreement == "none"
-    if only_gives_reasons:  # the outcome is another tier's
+    if only_gives_reasons:
         return "single"
+    # If the last tier's jury is divided in another way, its own agreement counts.
     if last_evidence.agreement is not None:
         return last_evidence.agreement
+    return _correct_for_juries(now, end)
 
+
+def _correct_for_juries(now: Situation, end: End) -> Consensus:
+    """Correct the consensus of `end`, which only compares tiers, by the agreement within their juries."""
     if end.consensus == "unanimous" and _is_pair_with_divided_jury(now, end):
         return "majority"
     if end.consensus == "single" and _is_answer_of_only_jury(now, end):
@@ -219,6 +227,7 @@ def _is_pair_with_divided_jury(now: Situation, end: End) -> bool:
     """Whether two texts were compared, and the jury of a tier that supports the verdict is divided."""
     if now.rules.task != "pair":
         return False
+    # Only a divided jury has an agreement, such as "majority".
     supporting_tiers = now.tiers_for(end.verdict)
     return any(now.evidence[tier].agreement for tier in supporting_tiers)
 

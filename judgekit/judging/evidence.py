@@ -160,8 +160,9 @@ def read_pair(
     """Convert the tiers' votes on two texts to evidence.
 
     `cut` contains the tiers that didn't see all of both texts. `favouring_families` maps a text's letter to
-    the model families that only wrote that text, and so may favour it.
+    the model families that wrote only that text, and so may favour it.
     """
+    # A vote counts as an acceptance if it's for the same text as the first vote for any text.
     outcomes = jury.outcomes(votes)
     evidence = {}
     for tier, vote in votes.items():
@@ -181,9 +182,10 @@ def _is_vote_by_own_family(
     vote: TierVote, favouring_families: Mapping[str, Collection[str]]
 ) -> bool:
     """Whether all voters are of families that may favour the text that won their vote."""
-    if vote.word is None or not vote.families:
+    winner = vote.word  # a letter, "tie", or None if the tier failed
+    if winner is None or not vote.families:
         return False
-    winners_families = favouring_families.get(vote.word, ())
+    winners_families = favouring_families.get(winner, ())
     return all(family in winners_families for family in vote.families)
 
 
@@ -195,11 +197,12 @@ def read_ranking(
     """Convert the tiers' rankings of texts to evidence. If a text leads, that counts as an acceptance.
 
     `margins` contains, by tier, the distance within which a text counts as near the best.
-    `favouring_families` contains, by letter, the model families that wrote only this text, and may favour it.
+    `favouring_families` maps a text's letter to the model families that wrote that text but not all texts,
+    and so may favour it.
     """
     evidence = {}
     for ranked in tiers:
-        if not ranked.means:
+        if not ranked.means:  # the tier failed
             evidence[ranked.tier] = replace(FAILED, sees_whole_text=not ranked.is_cut)
             continue
         near_margin = margins.get(ranked.tier, 0.0)
@@ -228,8 +231,10 @@ def _read_ranked_tier(
     """Convert a tier's ranking to evidence, which includes its standing."""
     best = standing.ranked_letters[0]
     families = frozenset(voter.family for voter in ranked.voters)
+    # A calibration only applies to a lead on whole texts, with scores read as when it was made.
+    is_usable = ranked.matches_calibration and not ranked.is_cut
     margin = None
-    if ranked.lead and ranked.matches_calibration and not ranked.is_cut:
+    if ranked.lead and is_usable:
         margin = ranked.lead
     return TierEvidence(
         outcome="accept" if ranked.lead else "improve",
@@ -254,28 +259,37 @@ def measure_margin(
 ) -> float:
     """Return by how many points the scores would have to change for another outcome.
 
-    If `signed`, return their distance from an acceptance instead, which is negative below the threshold.
+    If `signed`, return their distance above the threshold for an acceptance instead, negative if below it.
     """
     rule: ScoreMode = getattr(rubric.modes, mode)
-    lowest_score = min(scores[name] for name in rubric.dimensions)
-    above_acceptance = lowest_score - rule.accept.each
-    # An acceptance can also require a mean.
-    if rule.accept.mean is not None:
-        mean_above_acceptance = rubric.mean(scores) - rule.accept.mean
-        above_acceptance = min(above_acceptance, mean_above_acceptance)
+    above_acceptance = _measure_above_acceptance(rubric, rule, scores)
     if signed:
         return round(above_acceptance, MARGIN_DECIMALS)
 
-    below_rejection = rule.reject.any_below - lowest_score
+    below_rejection = rule.reject.any_below - _find_lowest_score(rubric, scores)
     outcome = rubric.decide(scores, mode)
     if outcome == "accept":
         return round(above_acceptance, MARGIN_DECIMALS)
     if outcome == "reject":
         return round(below_rejection, MARGIN_DECIMALS)
-    # An improvement is between two thresholds, and the nearer one counts.
-    below_acceptance = -above_acceptance
-    above_rejection = -below_rejection
-    return round(min(above_rejection, below_acceptance), MARGIN_DECIMALS)
+    # An improve is above one threshold and below the other. The nearer one counts.
+    return round(min(-below_rejection, -above_acceptance), MARGIN_DECIMALS)
+
+
+def _measure_above_acceptance(
+    rubric: ScoreRubric, rule: ScoreMode, scores: Mapping[str, float]
+) -> float:
+    """Return the scores' distance above the threshold for an acceptance, negative if below it."""
+    above_acceptance = _find_lowest_score(rubric, scores) - rule.accept.each
+    if rule.accept.mean is None:
+        return above_acceptance
+    # The mean has a threshold of its own.
+    mean_above_acceptance = rubric.mean(scores) - rule.accept.mean
+    return min(above_acceptance, mean_above_acceptance)
+
+
+def _find_lowest_score(rubric: ScoreRubric, scores: Mapping[str, float]) -> float:
+    return min(scores[name] for name in rubric.dimensions)
 
 
 def certainty(probability: float | None) -> float:

@@ -138,17 +138,19 @@ def without_nonce(text: str) -> str:
 
 
 def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
-    """Map each id, in shuffled order, to an unpredictable label of four letters that isn't in `shown`.
+    """Map each id to an unpredictable label of four letters, in shuffled order.
 
-    The same query and ids always get the same labels on this installation.
+    Labels that occur in `shown`, the text that a model sees with them, are avoided. On one installation, the
+    same arguments always give the same labels.
     """
     seeds = _derive_seeds(query, ids)
     shuffled_ids = sorted(ids, key=seeds.__getitem__)
     shown_in_capitals = shown.upper()  # like the labels
-    labels: dict[str, str] = {}
-    for name in shuffled_ids:
-        labels[name] = _choose_label(seeds[name], labels.values(), shown_in_capitals)
-    return labels
+    label_by_id: dict[str, str] = {}
+    for item_id in shuffled_ids:
+        taken_labels = label_by_id.values()
+        label_by_id[item_id] = _choose_label(seeds[item_id], taken_labels, shown_in_capitals)
+    return label_by_id
 
 
 def _derive_seeds(query: str, ids: Sequence[str]) -> dict[str, bytes]:
@@ -156,8 +158,8 @@ def _derive_seeds(query: str, ids: Sequence[str]) -> dict[str, bytes]:
     context = "\0".join((query, *sorted(ids)))
     key = hmac.digest(_load_secret(), _encode(context), "sha256")
     seeds = {}
-    for name in ids:
-        seeds[name] = hmac.digest(key, _encode(name), "sha256")
+    for item_id in ids:
+        seeds[item_id] = hmac.digest(key, _encode(item_id), "sha256")
     return seeds
 
 

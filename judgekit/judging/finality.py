@@ -57,14 +57,15 @@ class FinalityRules:
         return all((tier, model, source) in self.score_sources for model, source in sources)
 
     def find_other_model(self, tier: TierName, answers: Iterable[tuple[str, str]]) -> str:
-        """Explain that another model answers now than for the calibration, or return "" if it's the same.
+        """Return a message if a different model answers now than when the calibration was made, or "".
 
         `answers` contains pairs of a requested model name and the name in the reply.
         """
         for asked_name, answering_name in answers:
             earlier_names = self._list_earlier_names(tier, asked_name)
-            has_changed = bool(earlier_names) and answering_name not in earlier_names
-            if has_changed:
+            if not earlier_names:  # nothing to compare with
+                continue
+            if answering_name not in earlier_names:
                 made_for = f"it was made for {' and '.join(earlier_names)} as {tier}"
                 return f"{made_for}, and {answering_name} answers as {asked_name} now"
         return ""
@@ -109,10 +110,7 @@ class FinalityRules:
     def stands(
         self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]
     ) -> TierName | None:
-        """Return the tier before `tier` if it has a winner that the calibration's rules uphold, or None.
-
-        That's for a `tier` that sees a tie itself. `seen` contains the outcomes by tier.
-        """
+        """Return the previous tier if the calibration upholds its win against a tie of `tier`, or None."""
         previous_tier = _find_tier_before(tier, seen)
         if previous_tier is None:
             return None
@@ -120,6 +118,7 @@ class FinalityRules:
         if not has_winner:
             return None
 
+        # All rules with `stands` are for ties, so there's no need to check that `tier` sees one.
         winning_margin = margins.get(previous_tier)
         if self._allows(tier, seen, winning_margin, stands=previous_tier):
             return previous_tier

@@ -20,7 +20,8 @@ MAX_FINDINGS = 50  # in one reply
 def read_findings(part: str, replied: Sequence[Mapping[str, str]]) -> tuple[Finding, ...]:
     """Read up to `MAX_FINDINGS` findings from a reply, skipping empty ones.
 
-    If the question was about a single dimension, `part` is its name, and all findings are assigned to it.
+    `part` is the dimension that the question was about, to which all findings are assigned. It's "" if the
+    question was about all dimensions.
     """
     findings = []
     for replied_finding in replied:
@@ -31,13 +32,16 @@ def read_findings(part: str, replied: Sequence[Mapping[str, str]]) -> tuple[Find
 
 
 def _read_finding(part: str, replied_finding: Mapping[str, str]) -> Finding | None:
-    """Read a finding. If it has only a suggestion, that's its issue, and if it has neither, return None."""
+    """Read a finding, or return None if it has neither an issue nor a suggestion.
+
+    `part` is the only dimension that the model was asked about, or "".
+    """
     # Findings are shown in terminals and stored as JSON, so remove escapes and lone surrogates.
     fields = {name: visible(text) for name, text in replied_finding.items()}
     fields["issue"] = fields["issue"] or fields["suggestion"]
-    fields["dimension"] = part or fields["dimension"]
     if not fields["issue"]:
         return None
+    fields["dimension"] = part or fields["dimension"]
     return Finding(**fields)
 
 
@@ -75,13 +79,13 @@ def _find_most_mentioned(finding: Finding, rubric: ScoreRubric) -> str | None:
 
 
 def mentions(text: str, rubric: ScoreRubric) -> dict[str, int]:
-    """Count the different terms of each dimension in a text. Dimensions without any are omitted."""
-    stems = _stem_words(text)
+    """Count how many of each dimension's terms a text contains. Dimensions without any are omitted."""
+    text_stems = _stem_words(text)
     counts: dict[str, int] = {}
     for name, dimension in rubric.dimensions.items():
-        terms = {_stem_words(term) for term in (name, *dimension.terms)}
-        phrases = _list_phrases(stems, lengths={len(term) for term in terms})
-        mentioned_terms = [term for term in terms if term in phrases]
+        stemmed_terms = {_stem_words(term) for term in (name, *dimension.terms)}
+        term_lengths = {len(stems) for stems in stemmed_terms}  # in words
+        mentioned_terms = stemmed_terms & _list_phrases(text_stems, term_lengths)
         if mentioned_terms:
             counts[name] = len(mentioned_terms)
     return counts
