@@ -240,9 +240,9 @@ def make_prompts(data: Path, talk: Path, notes: Path | None, folder: Path) -> li
         grades = collection.grades.get(asked.id, {})
         names = [name.split("/", 1)[1] for name, grade in grades.items() if grade > 0]
         relevant = frozenset(f"decisions/{name}.json" for name in names)
-        queries[retrieval.scope(asked.id)].append(Query(asked.text, relevant))
+        queries[retrieval.get_scope(asked.id)].append(Query(asked.text, relevant))
     turns = [
-        (retrieval.scope(each.id), each.text) for each in cases.read_collection(talk).documents
+        (retrieval.get_scope(each.id), each.text) for each in cases.read_collection(talk).documents
     ]
 
     stores: dict[str, Store] = {}
@@ -289,7 +289,7 @@ def read_queries(path: Path) -> list[Query]:
 
 def open_store(root: Path) -> Index:
     """Open the index of a store."""
-    return index.open_index(str(root.resolve()), compiled.Profiles(compiled.bundled()))
+    return index.open_index(str(root.resolve()), compiled.Profiles(compiled.get_bundled_data()))
 
 
 def open_memories(folder: Path, documents: Mapping[str, tuple[str, str]]) -> Index:
@@ -639,7 +639,10 @@ def measure(answers: Sequence[Answer], labels: Sequence[Mapping[str, float]]) ->
 
 def describe(sums: Sums, is_answered: bool) -> dict[str, Any]:  # noqa: FBT001 - one of two tables
     """Return the figures of prompts of one kind, with intervals."""
-    measures = {"injected": mean([bool(each) for each in sums.memories]), "told": mean(sums.nudged)}
+    measures = {
+        "injected": mean([bool(each) for each in sums.memories]),
+        "told": mean(sums.nudged),
+    }
     if is_answered:
         measures |= {
             "precision": Measure(sums.right, sums.memories),
@@ -679,7 +682,7 @@ def rounded(figure: Interval | None) -> list[float] | None:
 
 def shipped() -> Model:
     """Return the coefficients and labels of the bundled profile of a memory store."""
-    profile = compiled.Profiles(compiled.bundled()).by_kind[compiled.KINDS[0]]
+    profile = compiled.Profiles(compiled.get_bundled_data()).by_kind[compiled.KINDS[0]]
     evidence = {name: profile.confidence[name] for name in ("intercept", *EVIDENCE)}
     return Model(evidence, profile.request, profile.labels)
 

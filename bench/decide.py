@@ -263,7 +263,7 @@ def known_table() -> list[dict[str, float]]:
             rules = choose_rules(some, ("quick", "deep"), promise).finality
             final = []
             for pair in fresh:
-                outcome = rules.decided("quick", pair.sample.leanings)
+                outcome = rules.find_decided_outcome("quick", pair.sample.leanings)
                 if outcome is not None:
                     final.append(outcome == pair.label)
             shares.append(len(final) / len(fresh))

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.judged.relevance import grade
 from bench.judged.tables import lines
-from judgekit.judging.binomial import upper
+from judgekit.judging.binomial import compute_upper_bound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,7 +114,7 @@ def threshold(found: Sequence[tuple[float, bool]], promise: float) -> float:
     ordered, best = sorted(found, reverse=True), math.inf
     for tenth in range(1, 11):
         count = len(ordered) * tenth // 10
-        if upper(sum(wrong for _, wrong in ordered[:count]), count, LEVEL) > promise:
+        if compute_upper_bound(sum(wrong for _, wrong in ordered[:count]), count, LEVEL) > promise:
             break
         best = ordered[count - 1][0]
     return best

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.hooks import entries
 from judgekit.retrieval import index
-from judgekit.retrieval.compiled import Profiles, bundled
+from judgekit.retrieval.compiled import Profiles, get_bundled_data
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -261,7 +261,9 @@ def spawn(launched: Launch, folder: Path, name: str) -> int:
 
 def opened(project: Path) -> Index:
     """Return the index of a project's store."""
-    return index.open_index(str((project / ".claude" / "memory").resolve()), Profiles(bundled()))
+    return index.open_index(
+        str((project / ".claude" / "memory").resolve()), Profiles(get_bundled_data())
+    )
 
 
 def build(project: Path) -> dict[str, float]:
@@ -295,7 +297,7 @@ def upsert(project: Path, times: int = 30) -> float:
                 "A session gets a new token.",
             )
             began = time.process_time()
-            index.recheck(found, ["decisions/jwt.json"])
+            index.recheck_files(found, ["decisions/jwt.json"])
             seconds.append(time.process_time() - began)
     return round(statistics.median(seconds) * 1000, 3)
 

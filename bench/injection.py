@@ -36,7 +36,7 @@ from judgekit.evaluation import stats
 from judgekit.judging import panel, pointwise
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.documents import PromptCandidate
-from judgekit.judging.questionnaire import mean_points
+from judgekit.judging.questionnaire import average_points
 from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.select_question import KEEP_AT
 from judgekit.ledger import rates
@@ -184,10 +184,10 @@ class Watching:
         if request.call_key.rubric.startswith("memory-"):
             if "/idle-memory/" not in part:
                 self.yes["/idle/" in part] = round(
-                    pointwise.probabilities(reply, ("yes", "no"))["yes"], 3
+                    pointwise.read_probabilities(reply, ("yes", "no"))["yes"], 3
                 )
             return
-        score = mean_points(pointwise.probabilities(reply, SCALE))
+        score = average_points(pointwise.read_probabilities(reply, SCALE))
         leaning = round((score - 1) / (len(SCALE) - 1), 3)
         self.yes[part == "idle"] = min(leaning, self.yes.get(part == "idle", 1.0))
 

@@ -118,12 +118,12 @@ def main() -> int:
 def draw_prompts(collection: Collection, count: int) -> list[Prompt]:
     """Draw the same prompts each time: with an answer and without one in turn."""
     chance = random.Random(11)  # noqa: S311 - the same prompts every time, not a secret
-    scopes = sorted({retrieval.scope(document.id) for document in collection.documents})
+    scopes = sorted({retrieval.get_scope(document.id) for document in collection.documents})
     queries = list(collection.queries)
     chance.shuffle(queries)
     prompts = []
     for number, query in enumerate(queries[:count]):
-        own = retrieval.scope(query.id)
+        own = retrieval.get_scope(query.id)
         relevant = frozenset(
             name for name, grade in collection.grades[query.id].items() if grade > 0
         )
@@ -146,7 +146,7 @@ def judge_prompts(
     for number, prompt in enumerate(prompts, 1):
         if prompt.id in known:
             continue
-        hits = stores[prompt.scope].candidates(prompt.text, confidence.PROMPT_POOL)[:pool]
+        hits = stores[prompt.scope].find_candidates(prompt.text, confidence.PROMPT_POOL)[:pool]
         likely = running.run(ask_local(prompt.text, hits, texts)) if hits else {}
         record = {"prompt": prompt.id, "scope": prompt.scope, "likely": likely}
         with recorded.open("a", encoding="utf-8") as file:
@@ -167,7 +167,7 @@ async def ask_local(
         passage = texts[hit.id][: search.SNIPPET_CHARS]
         shown.append(PromptCandidate.of(hit, hit.id, passage))
     async with aclosing(open_gateway(os.environ)) as gateway:
-        judge = CandidateJudge(gateway, settings, service.reply_cache(request))
+        judge = CandidateJudge(gateway, settings, service.open_reply_cache(request))
         selection = await judge.select(Query(text), tuple(shown))
     likely = {}
     for place, probability in search.probabilities_of(selection).items():
@@ -183,10 +183,10 @@ def read_recorded(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def open_stores(collection: Collection) -> dict[str, SearchableCollection]:
-    profile = compiled.Profiles(compiled.bundled()).by_kind[compiled.KINDS[0]]
+    profile = compiled.Profiles(compiled.get_bundled_data()).by_kind[compiled.KINDS[0]]
     documents = defaultdict(list)
     for document in collection.documents:
-        documents[retrieval.scope(document.id)].append(document)
+        documents[retrieval.get_scope(document.id)].append(document)
     return {scope: SearchableCollection(of, profile) for scope, of in documents.items()}
 
 
@@ -201,7 +201,7 @@ def page(collection: Collection, prompts: Sequence[Prompt], pool: int, recorded:
     answers: Answers = {}
     judged = [prompt for prompt in prompts if prompt.id in known]
     for prompt in judged:
-        hits = stores[prompt.scope].candidates(prompt.text, confidence.PROMPT_POOL)[:pool]
+        hits = stores[prompt.scope].find_candidates(prompt.text, confidence.PROMPT_POOL)[:pool]
         likely = known[prompt.id]["likely"]
         injected, mentioned = confidence.choose_shown(
             hits, max_inject=MOST_INJECTED, inject="tiered", hint_on_zero=False

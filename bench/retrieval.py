@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit.evaluation import cases, retrieval, stats
 from judgekit.evaluation.retrieval import SearchableCollection
 from judgekit.retrieval import terms
-from judgekit.retrieval.compiled import KINDS, Profiles, bundled
+from judgekit.retrieval.compiled import KINDS, Profiles, get_bundled_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,11 +91,13 @@ def run(data: Collection, make: Callable[[list[CollectionDocument]], Search]) ->
     )
     documents: dict[str, list[CollectionDocument]] = {}
     for document in data.documents:
-        documents.setdefault(retrieval.scope(document.id) if scoped else "", []).append(document)
+        documents.setdefault(retrieval.get_scope(document.id) if scoped else "", []).append(
+            document
+        )
     searches = {scope: make(of) for scope, of in documents.items()}
     ndcg, recall, seconds = {}, {}, 0.0
     for query in data.queries:
-        search = searches.get(retrieval.scope(query.id) if scoped else "", nothing)
+        search = searches.get(retrieval.get_scope(query.id) if scoped else "", nothing)
         begun = time.process_time()
         found = search(query.text)
         seconds += time.process_time() - begun
@@ -113,7 +115,7 @@ def nothing(text: str) -> list[str]:
 
 def shipped() -> Profile:
     """Return the bundled profile of a memory store, a copy that may be changed."""
-    return Profiles(deepcopy(bundled())).by_kind[KINDS[0]]
+    return Profiles(deepcopy(get_bundled_data())).by_kind[KINDS[0]]
 
 
 def ours(profile: Profile) -> Callable[[list[CollectionDocument]], Search]:
@@ -121,7 +123,7 @@ def ours(profile: Profile) -> Callable[[list[CollectionDocument]], Search]:
 
     def make(documents: list[CollectionDocument]) -> Search:
         store = SearchableCollection(documents, profile)
-        return lambda text: [candidate.id for candidate in store.candidates(text)[:DEPTH]]
+        return lambda text: [candidate.id for candidate in store.find_candidates(text)[:DEPTH]]
 
     return make
 

@@ -66,7 +66,7 @@ def main() -> int:
     parser.add_argument("--write", type=Path, metavar="FILE")
     namespace = parser.parse_args()
     effects = []
-    for rubric in loader.rubrics():
+    for rubric in loader.load_rubrics():
         scored = [case for case in read_cases(rubric) if isinstance(case, ScoreCase)]
         if scored and rubric.rubric.rubric in (namespace.only or [rubric.rubric.rubric]):
             effects.append(Effect(rubric, scored, runner.judge_cases(rubric, scored)))
@@ -124,7 +124,7 @@ def _sum(tried: Sequence[Tried], mode: ModeName) -> str:
 
 
 def _share(tried: Sequence[Tried]) -> str:
-    agreement = runner.agreement(tried)
+    agreement = runner.count_agreements(tried)
     share = agreement.share
     if share is None:
         return "none decided"

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench.notes import search_store
 from judgekit.retrieval import confidence, terms
-from judgekit.retrieval.compiled import KINDS, Profiles, bundled
+from judgekit.retrieval.compiled import KINDS, Profiles, get_bundled_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +108,7 @@ def read_questions(records: list[dict[str, Any]]) -> list[Question]:
 
 def plain_bm25(files: dict[str, str]) -> Find:
     """Search with BM25 alone, over the stems of whole files."""
-    language = Profiles(bundled()).by_kind[KINDS[0]].language
+    language = Profiles(get_bundled_data()).by_kind[KINDS[0]].language
     counts = {name: Counter(terms.stem_text(text, language)) for name, text in files.items()}
     lengths = {name: sum(words.values()) for name, words in counts.items()}
     average = sum(lengths.values()) / len(lengths)

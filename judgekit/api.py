@@ -30,22 +30,28 @@ from pydantic import ValidationError
 
 from judgekit import environment
 from judgekit.config import EXPECTED_BY_ARGUMENT, check_arguments, require, settings
-from judgekit.config.yamlfile import problem
+from judgekit.config.yamlfile import explain_first_error
 from judgekit.data.dataset import RowOptions
 from judgekit.data.judged_rows import JudgedRow, JudgedRows
-from judgekit.data.promised import AgreementOptions, promised_rows, refuse_options_with
-from judgekit.data.runners import judged_rows
+from judgekit.data.promised import AgreementOptions, judge_under_promise, refuse_options_with
+from judgekit.data.runners import judge_in_process
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
 from judgekit.judging import documents, service
-from judgekit.judging.documents import LETTERS, ComparisonInput, Document, TaskDescription, file_of
+from judgekit.judging.documents import (
+    LETTERS,
+    ComparisonInput,
+    Document,
+    TaskDescription,
+    make_file,
+)
 from judgekit.judging.notebook import Verdicts
 from judgekit.judging.request import JudgeArgs, JudgeRequest
 from judgekit.judging.service import DEFAULT_CONCURRENCY
 from judgekit.providers.running import run, run_in_thread
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
-from judgekit.text import encodable, is_blank
+from judgekit.text import is_blank, replace_surrogates
 
 if TYPE_CHECKING:
     from judgekit.judging.verdict import Comparison
@@ -124,9 +130,9 @@ async def ajudge(
     check_arguments("judge", task_id=task_id, author_family=author_family)
     request = _build_request("judge", options)
 
-    task = TaskDescription(*map(encodable, (description, acceptance, reference)))
+    task = TaskDescription(*map(replace_surrogates, (description, acceptance, reference)))
     to_judge = await run_in_thread(lambda: _read_documents(files, task_id, task, author_family))
-    project = Path(environment.project_root())
+    project = Path(environment.find_project_root())
     verdicts = await service.ajudge_documents(to_judge, project, request, at_once=concurrency)
     return Verdicts(verdicts)
 
@@ -147,7 +153,7 @@ def _read_documents(
     else:
         files_by_document = [contents]
     return [
-        documents.document(document_files, task_id, task, author_family)
+        documents.build_document(document_files, task_id, task, author_family)
         for document_files in files_by_document
     ]
 
@@ -171,7 +177,7 @@ async def ajudge_texts(
     check_arguments("judge_texts", author_family=author_family)
     request = _build_request("judge_texts", options)
     to_judge = _build_documents(texts, author_family)
-    project = Path(environment.project_root())
+    project = Path(environment.find_project_root())
 
     # Check the sources before any model is called.
     text_with_sources = _find_text_with_sources(texts)
@@ -204,7 +210,7 @@ async def _require_rubric_with_sources(
 ) -> None:
     """Raise `InputError` if the rubric takes no sources. `text_name` is a text that has some."""
     config = settings.load(project)
-    loaded = await run_in_thread(lambda: service.rubric(config, project, request))
+    loaded = await run_in_thread(lambda: service.load_rubric(config, project, request))
     rubric = loaded.rubric
     takes_sources = isinstance(rubric, ScoreRubric) and rubric.given.sources
     if not takes_sources:
@@ -239,10 +245,10 @@ async def acompare(
     _check_families(author_family)
     _check_texts(texts)
 
-    files = tuple(map(file_of, LETTERS, texts))
-    authors = service.authors(author_family, len(files))
+    files = tuple(map(make_file, LETTERS, texts))
+    authors = service.list_authors(author_family, len(files))
     comparison_input = ComparisonInput(prompt, files, authors)
-    project = Path(environment.project_root())
+    project = Path(environment.find_project_root())
     return await service.acompare(comparison_input, project, request)
 
 
@@ -309,16 +315,18 @@ async def ajudge_rows(  # noqa: PLR0913 - the published options
     check_arguments(call, agree=agree, always_confirm=always_confirm)
     request = _build_request(call, options)
 
-    defaults = TaskDescription(*map(encodable, (description, acceptance, reference)))
+    defaults = TaskDescription(*map(replace_surrogates, (description, acceptance, reference)))
     families = [author_family] if author_family else []
     row_options = RowOptions(task, columns, id_column, defaults, families, judge_turn)
-    project = Path(environment.project_root())
+    project = Path(environment.find_project_root())
     if agree is None:
         in_order = not as_completed
-        judged = judged_rows(rows, row_options, project, request, concurrency, in_order=in_order)
+        judged = judge_in_process(
+            rows, row_options, project, request, concurrency, in_order=in_order
+        )
     else:
         agreement = _build_agreement(agree, agree_on, always_confirm, task, options)
-        judged = promised_rows(rows, row_options, project, request, concurrency, agreement)
+        judged = judge_under_promise(rows, row_options, project, request, concurrency, agreement)
 
     # If the caller stops early, closing the rows ends the calls to models.
     async with aclosing(judged):
@@ -430,7 +438,7 @@ def hook(payload: Mapping[str, Any]) -> str:
 
 def rubrics(project: str | Path | None = None) -> Iterable[LoadedRubric]:
     """Yield all available rubrics: the project's first, then the user's, then the bundled ones."""
-    return loader.rubrics(_check_project("rubrics", project))
+    return loader.load_rubrics(_check_project("rubrics", project))
 
 
 def find_rubric(reference: str, project: str | Path | None = None) -> LoadedRubric:
@@ -465,11 +473,11 @@ def _build_request(call: str, options: JudgeArgs) -> JudgeRequest:
     model = options.get("model")
     if model is not None:
         # Requests are sent as UTF-8, which can't encode surrogates.
-        options["model"] = encodable(model)
+        options["model"] = replace_surrogates(model)
     try:
         return JudgeRequest.model_validate(options, strict=True)
     except ValidationError as error:
-        first_problem = problem(error.errors(), options)
+        first_problem = explain_first_error(error.errors(), options)
         option = first_problem.location[0]
         raise UsageError(f"{call}: {option}: {first_problem.text}") from None
 
@@ -504,9 +512,11 @@ def _build_document(name: str, text: Text, author_family: str | None) -> Documen
 
     # The document's first file is the text, and the others are its sources.
     contents = [(name, text.text), *sources.items()]
-    files = [file_of(encodable(path), content) for path, content in contents]
-    task = TaskDescription(*map(encodable, (text.description, text.acceptance, text.reference)))
-    return documents.document(files, task=task, family=text.author_family or author_family)
+    files = [make_file(replace_surrogates(path), content) for path, content in contents]
+    task = TaskDescription(
+        *map(replace_surrogates, (text.description, text.acceptance, text.reference))
+    )
+    return documents.build_document(files, task=task, family=text.author_family or author_family)
 
 
 def _check_types(text: Text, of_text: str) -> None:

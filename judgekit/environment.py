@@ -135,7 +135,7 @@ def configuration_files(project: str) -> list[str]:
     ]
 
 
-def project_root(start: str = ".") -> str:
+def find_project_root(start: str = ".") -> str:
     """Find the nearest project folder at or above `start`, or return `start` itself."""
     start = os.path.abspath(start)
     home = os.path.expanduser("~")
@@ -216,7 +216,7 @@ def make_private_folder(path: str) -> str:
     return path
 
 
-def file_name_for(path: str) -> str:
+def make_file_name(path: str) -> str:
     """Return a unique file name for `path`: its readable end, and a checksum of the entire path."""
     raw = os.path.normcase(path).encode("utf-8", "surrogateescape")
     readable = "".join(char if char.isascii() and char.isalnum() else "-" for char in path[-40:])
@@ -245,7 +245,7 @@ def digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def stamp(path: str) -> tuple[int, ...] | None:
+def get_file_stamp(path: str) -> tuple[int, ...] | None:
     """Return a value that changes whenever a file does, even if its mtime is reset. None if it's missing."""
     try:
         status = os.stat(path)

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
-from judgekit.text import escaped
+from judgekit.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,7 @@ class _NamingError(JudgekitError):
     """An error whose message can quote file names or arguments. Control characters in it are escaped."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(escaped(message))
+        super().__init__(escape_name(message))
 
 
 class UsageError(_NamingError):
@@ -262,7 +262,7 @@ class Usage:
             counts[name] = getattr(self, name) + getattr(other, name)
         return Usage(cost_usd=cost, cost_source=source, **counts)
 
-    def of_call(self) -> Usage:
+    def count_as_call(self) -> Usage:
         """Return this usage as that of a single call, which is counted as unpriced if it has no cost."""
         if self.cost_usd is not None or self.unpriced_calls:
             return self

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
 from judgekit.errors import InputError
-from judgekit.text import short_line
+from judgekit.text import shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
@@ -400,6 +400,6 @@ def _build_error(command: str, done: CompletedProcess[bytes]) -> GitError:
     """Build an error from a failed command's error output. If there's none, use the exit code."""
     if _MISSING_OBJECT_MESSAGE in done.stderr:
         return GitError(f"git {command}: {PARTIAL_CLONE_MESSAGE}")
-    error_output = short_line(done.stderr.decode("utf-8", "replace"), 300)
+    error_output = shorten_to_line(done.stderr.decode("utf-8", "replace"), 300)
     reason = error_output or f"exit code {done.returncode}"
     return GitError(f"git {command}: {reason}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 
-from judgekit.text import short_line, visible
+from judgekit.text import remove_invisible, shorten_to_line
 
 CODE_BLOCK_COLUMNS = 100  # columns of a code block, whose lines don't wrap
 NOTHING = "-"
@@ -21,13 +21,13 @@ _ZERO_WIDTH_SPACE = "&#8203;"
 def format_inline(text: str, limit: int = 200) -> str:
     """Format text as inline code that also works in a table, or as `-` if it's empty."""
     # A backtick ends the code. A pipe ends a table cell even inside code.
-    plain = short_line(text, limit).replace("`", "'").replace("|", "¦")
+    plain = shorten_to_line(text, limit).replace("`", "'").replace("|", "¦")
     return f"`{plain}`" if plain else NOTHING
 
 
 def escape_prose(text: str, limit: int = 400) -> str:
     """Escape text as one line of Markdown prose that also works in a table."""
-    plain = short_line(text, limit)
+    plain = shorten_to_line(text, limit)
     # GitHub and other sites link mentions (@team), issues (#1, GH-1) and addresses even if their characters
     # are escaped. An invisible separator inside them prevents that. Mark its position with a NUL for now,
     # because the separator itself would be escaped.
@@ -55,7 +55,7 @@ def _escape_list_marker(plain: str, escaped: str) -> str:
 
 def format_block(text: str, language: str = "") -> str:
     """Format text as a fenced code block, without control characters."""
-    plain = visible(text)
+    plain = remove_invisible(text)
     # The fence must be longer than any row of tildes in the text, so that the text can't close it.
     longest_run = max(map(len, re.findall("~+", plain)), default=0)
     fence = "~" * max(3, longest_run + 1)
@@ -65,7 +65,7 @@ def format_block(text: str, language: str = "") -> str:
 def wrap(text: str, limit: int, first_indent: str = "", indent: str = "") -> str:
     """Wrap the first `limit` characters of a text to fit into a code block."""
     return textwrap.fill(
-        short_line(text, limit),
+        shorten_to_line(text, limit),
         CODE_BLOCK_COLUMNS,
         initial_indent=first_indent,
         subsequent_indent=indent,

@@ -60,7 +60,7 @@ def _find_topmost_project(path: str) -> str | None:
     """
     home = os.path.expanduser("~")
     working_folder = os.getcwd()
-    always_projects = (working_folder, environment.project_root(working_folder))
+    always_projects = (working_folder, environment.find_project_root(working_folder))
 
     topmost_project = None
     for folder in environment.walk_up(os.path.dirname(path)):

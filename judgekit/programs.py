@@ -167,7 +167,7 @@ def _kill_with_children(process: Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def python(module: str, *words: str) -> list[str]:
+def build_python_command(module: str, *words: str) -> list[str]:
     """Build the command to run a module in isolated Python (`-I`) with this process's packages."""
     return [
         sys.executable,

@@ -50,7 +50,7 @@ _ANNOTATION_PREFIXES = ("::error ", "::warning ", "::notice ")
 _SUFFIX_BY_SOURCE = {"project": " (the project's)", "user": " (your own)", "path": " (from a file)"}
 
 
-def rubric_name(name: str, source: str | None) -> str:
+def format_rubric_name(name: str, source: str | None) -> str:
     """Add the source to a rubric's name, as in `document@1 (the project's)`.
 
     Only rubrics that replace a bundled one have a source.
@@ -61,7 +61,7 @@ def rubric_name(name: str, source: str | None) -> str:
     return name + suffix
 
 
-def visible(text: str) -> str:
+def remove_invisible(text: str) -> str:
     """Remove invisible characters except tabs, and convert all line separators to LF."""
     for separator in ("\r\n", "\r", "\u2028", "\u2029"):
         text = text.replace(separator, "\n")
@@ -72,7 +72,7 @@ def visible(text: str) -> str:
     return text if is_plain else text.translate(_VISIBLE_TEXT_TABLE)
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Split text into lines at LF or CR LF only, unlike `str.splitlines`."""
     if not text:
         return []
@@ -113,7 +113,7 @@ def _is_plain_number(cell: str) -> bool:
     return all(char in _NUMBER_CHARS for char in cell)
 
 
-def counted(count: int, one: str, many: str) -> str:
+def format_count(count: int, one: str, many: str) -> str:
     """Format a count with the singular or plural: `1 file`, `1,200 files`."""
     noun = one if count == 1 else many
     return f"{count:,} {noun}"
@@ -124,12 +124,12 @@ def is_blank(text: str) -> bool:
     # Check in chunks, because the first chunk usually contains something visible.
     for start in range(0, len(text), _CHUNK_SIZE):
         chunk = text[start : start + _CHUNK_SIZE]
-        if visible(chunk).strip():
+        if remove_invisible(chunk).strip():
             return False
     return True
 
 
-def escaped(text: str) -> str:
+def escape_name(text: str) -> str:
     """Escape a name to a single line that is safe to print on a terminal or in a CI log."""
     if not (text.isascii() and text.isprintable()):
         text = text.translate(_ESCAPE_TABLE)
@@ -169,7 +169,7 @@ def escape_for_csv(text: str) -> str:
 def escape_all_but_annotations(text: str) -> str:
     """Escape CI commands, except GitHub's annotations, such as `::error`, at the start of a line."""
     lines = []
-    for line in lines_of(text):
+    for line in split_lines(text):
         annotation = _find_annotation(line)
         message = line.removeprefix(annotation)
         lines.append(annotation + escape_ci_commands(message))
@@ -206,7 +206,7 @@ def _escape_commands(text: str, escape_format: str) -> str:
     return text
 
 
-def encodable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which can't be encoded as UTF-8, with `?`."""
     if not text.isascii():
         return text.encode("utf-8", "replace").decode()
@@ -217,8 +217,8 @@ class RepeatedKeyError(ValueError):
     """A JSON object has the same `key` twice, so its value is ambiguous."""
 
     def __init__(self, key: str) -> None:
-        self.key = encodable(key)
-        super().__init__(f"the key {short_line(self.key, 60)!r} is there twice")
+        self.key = replace_surrogates(key)
+        super().__init__(f"the key {shorten_to_line(self.key, 60)!r} is there twice")
 
 
 def refuse_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -234,7 +234,7 @@ def refuse_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return members
 
 
-def strict_json(text: str | bytes) -> object:
+def parse_strict_json(text: str | bytes) -> object:
     """Parse JSON. Raises `ValueError`, also for repeated keys, NaN, infinity, and nesting that's too deep."""
     import json  # noqa: PLC0415 - imported lazily to keep the hooks fast
 
@@ -245,12 +245,12 @@ def strict_json(text: str | bytes) -> object:
         raise ValueError("nested too deep") from None
 
 
-def short_line(text: str, limit: int) -> str:
+def shorten_to_line(text: str, limit: int) -> str:
     """Put the visible text on one line, shortened to `limit` characters with an ellipsis."""
     # Only use the beginning, because a complete text could take long. Some characters are removed, so take
     # more than `limit`.
     beginning = text[: 4 * limit]
-    line = " ".join(visible(beginning).split())
+    line = " ".join(remove_invisible(beginning).split())
     if len(line) <= limit:
         return line
     return line[: limit - 1].rstrip() + "…"
@@ -301,12 +301,12 @@ class _Table(dict[int, "int | str | None"]):
         return is_blank_char or unicodedata.category(char) in _INVISIBLE_CATEGORIES
 
 
-def _unicode_escape(char: str) -> str:
+def _escape_as_unicode(char: str) -> str:
     r"""Escape a character as Python does: `\x1b`, `\u200b`, `\U000e0001`."""
     return char.encode("unicode_escape").decode()
 
 
-def _json_escape(char: str) -> str:
+def _escape_as_json(char: str) -> str:
     r"""Escape a character as JSON does, such as `\u200b`."""
     digits = char.encode("utf-16-be", "surrogatepass").hex()
     # Beyond U+FFFF, UTF-16 uses a surrogate pair, which takes two escape sequences.
@@ -315,16 +315,16 @@ def _json_escape(char: str) -> str:
     return f"\\u{first_unit}\\u{second_unit}" if second_unit else f"\\u{first_unit}"
 
 
-def _xml_escape(char: str) -> str:
+def _escape_as_xml(char: str) -> str:
     """Escape a character as `&#x200b;`."""
     return f"&#x{ord(char):x};"
 
 
 _VISIBLE_TEXT_TABLE = _Table()
-_ESCAPE_TABLE = _Table(allowed="", escape=_unicode_escape)
-_CSV_ESCAPE_TABLE = _Table(escape=_unicode_escape)
-_JSON_ESCAPE_TABLE = _Table(escape=_json_escape)
-_XML_ESCAPE_TABLE = _Table(escape=_xml_escape)
+_ESCAPE_TABLE = _Table(allowed="", escape=_escape_as_unicode)
+_CSV_ESCAPE_TABLE = _Table(escape=_escape_as_unicode)
+_JSON_ESCAPE_TABLE = _Table(escape=_escape_as_json)
+_XML_ESCAPE_TABLE = _Table(escape=_escape_as_xml)
 
 
 def find_unstorable(value: object) -> str:
@@ -353,7 +353,7 @@ def _list_members(path: str, item: object) -> list[tuple[str, object]]:
         dict_location = path or "the body"  # of a request
         for key, content in item.items():
             members.append((f"a key of {dict_location}", key))
-            members.append((_extend_path(path, escaped(str(key))), content))
+            members.append((_extend_path(path, escape_name(str(key))), content))
     elif isinstance(item, list):
         for number, content in enumerate(item):
             members.append((_extend_path(path, str(number)), content))

@@ -191,7 +191,7 @@ def test_whatever_is_passed_raises_nothing_but_errors_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(servers, "models", lambda bases, seconds=0.3: [None] * len(bases))
+    monkeypatch.setattr(servers, "list_models", lambda bases, seconds=0.3: [None] * len(bases))
     Path("a.md").write_text("One text.")
     call, (args, given) = getattr(judgekit, name), PUBLIC[name]
     for parameter, value in product(inspect.signature(call).parameters.values(), ANYTHING):

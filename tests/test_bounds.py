@@ -51,7 +51,7 @@ SECRETS = [
 ]
 OWN = {*DATA["own"].split()}
 RUBRIC = find_rubric("kls").rubric
-PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
+PROFILE = compiled.Profiles(compiled.get_bundled_data()).by_kind["claude-memory"]
 GERMAN = PROFILE.languages["german"]
 HOOK = "retrieval: {enabled: true}\n"
 
@@ -143,7 +143,7 @@ def named(text: str) -> None:
 
 def candidates(text: str) -> None:
     shown = of("judging.documents.PromptCandidate")("a", text, text[:100], (text,) * 3, text[:300])
-    of("judging.prompt.candidate_text")(shown)
+    of("judging.prompt.write_candidate_text")(shown)
     own = {"tags": (text,), "updated": 0.0, "root": "/r", "place": "a.json", "kind": PROFILE.kind}
     candidate: Any = of("retrieval.confidence.Candidate")("a", text, text, **own)
     of("hooks.context.render_context")(
@@ -156,13 +156,13 @@ def asked_of_models(text: str) -> None:
     shown = of("judging.documents.PromptCandidate")("a", text, text[:100], (text,) * 3, text)
     part = of("judging.documents.VisibleFile")("A", text, len(text))
     query = of("judging.documents.Query")(text, (text,))
-    of("judging.prompt.candidate_context")(fence, shown, query)
+    of("judging.prompt.write_candidate_context")(fence, shown, query)
     of("judging.prompt.pair_context")(fence, text, [part])
     select = of("rubric.loader.find_rubric")("memory-relevance").rubric
     candidates = of("judging.documents.Candidates")(query, (shown,))
     first_prompt(select, candidates)
     compare = of("rubric.loader.find_rubric")("answer-preference").rubric
-    file_of = of("judging.documents.file_of")
+    file_of = of("judging.documents.make_file")
     pair = of("judging.documents.ComparisonInput")(text, (file_of("A", text), file_of("B", "b")))
     first_prompt(compare, pair)
 
@@ -245,7 +245,7 @@ def rows(text: str) -> None:
         {"messages": [{"role": "user", "content": [*text]}] * 2},
         {text: text, "text": text},
     ):
-        found = of("data.fields.fields_of")("judge", [*cell], {}, "rows.jsonl")
+        found = of("data.fields.choose_fields")("judge", [*cell], {}, "rows.jsonl")
         found.describe()
         with suppress(JudgekitError):
             of("data.fields.read_document")(found, SimpleNamespace(columns=cell), text, given)
@@ -257,7 +257,7 @@ def pairs(text: str) -> None:
         {"a": text, "b": text, "winner": text, "author_a": text},
     )
     for cell in cells:
-        found = of("data.fields.fields_of")("compare", [*cell], {}, "rows.jsonl")
+        found = of("data.fields.choose_fields")("compare", [*cell], {}, "rows.jsonl")
         of("data.fields.read_winner")(found, SimpleNamespace(columns=cell))
         with suppress(JudgekitError):
             of("data.fields.read_comparison")(found, SimpleNamespace(columns=cell), text)
@@ -278,12 +278,14 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "evaluation.row_views.mark_quotes": lambda text: of("evaluation.row_views.mark_quotes")(
         text, [text, f"{text}, and more"]
     ),
-    "providers.base.answering_name": lambda text: of("providers.base.answering_name")(text, text),
+    "providers.base.choose_answering_name": lambda text: of("providers.base.choose_answering_name")(
+        text, text
+    ),
     "replies.layout.find_exact_end": lambda text: of("replies.layout.find_exact_end")(text, 0),
     "providers.decisions.read_answers": lambda text: of("providers.decisions.read_answers")(
         text, (QUESTION,)
     ),
-    "judging.panel.families_of_writers": lambda text: of("judging.panel.families_of_writers")(
+    "judging.panel.list_writer_families": lambda text: of("judging.panel.list_writer_families")(
         [f"{text} <{text}>", f"claude <{text}"], [f"Co-Authored-By: {text}"]
     ),
     "cli.formats.handed_on.find_region": regions,
@@ -296,7 +298,9 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "data.fields.read_document": rows,
     "gate.github.parse_address": lambda text: of("gate.github.parse_address")(f"a@{text}", {}),
     "judging.review.is_quoted": lambda text: of("judging.review.is_quoted")(text[:2_000], text),
-    "judging.fence.labels": lambda text: of("judging.fence.labels")(text, [*"abcdefgh"], text),
+    "judging.fence.assign_labels": lambda text: of("judging.fence.assign_labels")(
+        text, [*"abcdefgh"], text
+    ),
     "providers.failures.classify_exception": failure,
     "providers.chat.normalise": in_parts,
     "config.patterns.Patterns": patterns,
@@ -321,7 +325,9 @@ GIVEN: dict[str, Callable[[str], object]] = {
     ),
     "replies.extract._find_contradiction": differing,
     "replies.extract.read_answer": read,
-    "judging.prompt.query_context": lambda text: of("judging.prompt.short_line")(text, 200),
+    "judging.prompt.write_query_context": lambda text: of("judging.prompt.shorten_to_line")(
+        text, 200
+    ),
     "retrieval.command.ask": printed,
     "retrieval.update.stem_entry": entry,
     "retrieval.search.list_passages": passage,
@@ -392,7 +398,7 @@ BEHIND: dict[str, tuple[Any, ...]] = {
     "retrieval.terms.cut_endings": (GERMAN.endings,),
     "retrieval.scripts.split_words": ((" .", "/."),),
     "retrieval.scripts.split_tokens": ("_-./:", (" .", "/.")),
-    "text.short_line": (200,),
+    "text.shorten_to_line": (200,),
 }
 GIVEN |= {
     place: lambda text, place=place, more=more: of(place)(text, *more)  # type: ignore[misc]

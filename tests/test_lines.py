@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from package import PACKAGE, trees
 
-from judgekit.text import lines_of
+from judgekit.text import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,8 +80,8 @@ def test_no_program_is_heard_with_ends_that_python_chooses() -> None:
 def test_a_line_ends_at_a_line_feed_and_nowhere_else() -> None:
     for end in ("\n", "\r\n"):
         for last in ("", "\n"):
-            assert lines_of(f"a{end}{end}b{last}") == ["a", "", "b"]
-    assert lines_of("") == []
+            assert split_lines(f"a{end}{end}b{last}") == ["a", "", "b"]
+    assert split_lines("") == []
     text = "".join(f"a{char}b" for char in NO_ENDS)
-    assert lines_of(text) == [text]
+    assert split_lines(text) == [text]
     assert len(text.splitlines()) == len(NO_ENDS) + 1

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from judgekit.config import files as bundled
 from judgekit.config.settings import Config
-from judgekit.config.yamlfile import load_yaml, problem
+from judgekit.config.yamlfile import explain_first_error, load_yaml
 from judgekit.engine import app
 from judgekit.engine.team import LinesBody, TeamBody
 from judgekit.evaluation import cases as labelled
@@ -44,16 +44,17 @@ MARKS = re.compile(
 
 
 def bundled_file(folder: str, name: str) -> dict[str, Any]:
-    return load_yaml(Path(bundled.folder(folder)) / name)
+    return load_yaml(Path(bundled.get_data_folder(folder)) / name)
 
 
 def files(folder: str, pattern: str = "*.yaml") -> list[dict[str, Any]]:
-    return [load_yaml(path) for path in sorted(bundled.folder(folder).glob(pattern))]
+    return [load_yaml(path) for path in sorted(bundled.get_data_folder(folder).glob(pattern))]
 
 
 def lines(folder: str, pattern: str) -> list[dict[str, Any]]:
     return [
-        json.loads(path.read_text().split("\n")[0]) for path in bundled.folder(folder).glob(pattern)
+        json.loads(path.read_text().split("\n")[0])
+        for path in bundled.get_data_folder(folder).glob(pattern)
     ]
 
 
@@ -149,7 +150,7 @@ def test_what_is_wrong_is_said_in_plain_words_and_with_the_keys_of_the_file(sche
             try:
                 adapter.validate_python(data)
             except ValidationError as error:
-                told = problem(error.errors(include_url=False), data)
+                told = explain_first_error(error.errors(include_url=False), data)
                 assert {str(part) for part in told.location} <= keys(data) | known, told
                 assert told.text.strip()
                 assert "\n" not in told.text

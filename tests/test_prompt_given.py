@@ -25,7 +25,7 @@ def text_document(*texts: str, **task: str) -> Document:
 
 def test_a_source_that_is_cut_says_so() -> None:
     parts = (VisibleFile("answer", "It is blue.", 11), VisibleFile("two", "Or", 9))
-    shown = prompt.document_context(
+    shown = prompt.write_document_context(
         Fence("0"), parts, TaskDescription(), Given(text="The answer", sources="The sources")
     )
     assert (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from judgekit.evaluation.ranking_task import ranking_rules, walk_ranking
+from judgekit.evaluation.ranking_task import build_ranking_rules, walk_ranking
 from judgekit.judging import standing
 from judgekit.judging.steps import End
 
@@ -60,7 +60,7 @@ class Learned(NamedTuple):
 
 def walk(item: Ranked, margins: Margins, mode: ModeName) -> Walked:
     """Return the end of a comparison by the judge's rule, under a rubric with these margins."""
-    turns = walk_ranking(item.said, ranking_rules(item.letters, item.said, mode), margins)
+    turns = walk_ranking(item.said, build_ranking_rules(item.letters, item.said, mode), margins)
     calls = sum(turn.call_count for turn in turns)
     last = turns[-1]
     if not isinstance(last.step, End) or last.step.tier is None:
@@ -73,7 +73,7 @@ def walk(item: Ranked, margins: Margins, mode: ModeName) -> Walked:
 
 
 def _tied(found: Mapping[str, float], margin: float, mode: ModeName) -> tuple[str, ...]:
-    return tuple(standing.contending(found, margin if mode == "strict" else 0.0))
+    return tuple(standing.list_contenders(found, margin if mode == "strict" else 0.0))
 
 
 def credit(item: Ranked, walked: Walked) -> float:

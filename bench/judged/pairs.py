@@ -187,7 +187,12 @@ class Judged:
                     for order in ORDERS:
                         text = _text(word(self._answers, model, duel, order))
                         yield reply(
-                            pair.shown_sha256(order), RUBRIC.rubric.ref, tier, model, text, labels
+                            pair.hash_shown_texts(order),
+                            RUBRIC.rubric.ref,
+                            tier,
+                            model,
+                            text,
+                            labels,
                         )
 
     async def _judge(

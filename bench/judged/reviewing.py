@@ -34,13 +34,14 @@ def subjects(most: int) -> list[Document]:
     cases = [case for name in TAKEN_FROM for case in read_cases(loader.find_rubric(name))]
     texts = [(case.id, text) for case in cases if (text := getattr(case, "text", None))]
     return [
-        documents.document([documents.file_of(f"{name}.md", text)]) for name, text in texts[:most]
+        documents.build_document([documents.make_file(f"{name}.md", text)])
+        for name, text in texts[:most]
     ]
 
 
 def reviewed(home: Path, most: int, second: str) -> tuple[list[Verdict], list[dict[str, Any]]]:
     """Return the verdicts after a review, and every call, with the configuration and recording in `home`."""
-    profile = (files.folder("providers") / "local.yaml").read_text(encoding="utf-8")
+    profile = (files.get_data_folder("providers") / "local.yaml").read_text(encoding="utf-8")
     (home / "providers").mkdir(parents=True)
     # As a chat model with a schema: asked by single tokens a model finds nothing.
     chat = "".join(f"{line}\n" for line in profile.split("\n") if not line.startswith("pointwise"))

@@ -21,7 +21,7 @@ from judgekit.cli.progress import count_to
 from judgekit.cli.row_options import Id, Map
 from judgekit.config import ModeName, TierName
 from judgekit.errors import Exit, UsageError
-from judgekit.text import counted, escaped
+from judgekit.text import escape_name, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,14 +132,14 @@ def _learn(
         named_inputs = NamedInputs.of(labels, base)
         opinions = runner.ask(cases, named_inputs, loaded, mode, project, progress)
         left_out.add_unasked(opinions.unasked_reasons)
-        unanswered = runner.unanswered(opinions.cases)
+        unanswered = runner.describe_unanswered(opinions.cases)
     if left_out.describe():
-        note(escaped(f"{labels}: left out: {left_out.describe()}"))
+        note(escape_name(f"{labels}: left out: {left_out.describe()}"))
 
     digest = hashlib.sha256(labels.read_bytes()).hexdigest()
     calibration = learn(opinions, loaded, mode, promise, made=datetime.now(UTC), digest=digest)
     if as_json:
-        emit(calibration.text().rstrip())
+        emit(calibration.format_json().rstrip())
     else:
         _say_agreement(opinions.cases, loaded, mode)
         _say_calibration(calibration)
@@ -289,7 +289,7 @@ def _say_left_out(calibration: Calibration) -> None:
 def _say_effect(calibration: Calibration) -> None:
     """Print how judging would have gone on the labelled cases, with and without the calibration."""
     cases = calibration.cases
-    title = f"On these {counted(cases, 'label', 'labels')}"
+    title = f"On these {format_count(cases, 'label', 'labels')}"
     say(f"\n{title:<46}{'calibrated':>12}{'without':>12}")
     outcomes = (calibration.with_gates, calibration.without)
     _say_row("final by calibration", [f"{outcome.by_gate / cases:.1%}" for outcome in outcomes])

@@ -14,7 +14,7 @@ from judgekit import environment
 from judgekit.cli.options import AsJson, OutOption
 from judgekit.cli.output import confirm, emit, get_project_path, say
 from judgekit.errors import InputError
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from judgekit.config.settings import Setting
@@ -96,7 +96,7 @@ def status(as_json: AsJson = False) -> None:
     """Show the folder of the replies, their number, size and age."""
     from judgekit.judging.reply_file import ReplyFile
 
-    state = ReplyFile().state()
+    state = ReplyFile().describe_state()
     if as_json:
         emit(json.dumps(state._asdict() | {"path": str(state.path)}))
         return
@@ -108,7 +108,7 @@ def status(as_json: AsJson = False) -> None:
 
     first = datetime.fromtimestamp(state.oldest, UTC).date()
     last = datetime.fromtimestamp(state.newest, UTC).date()
-    replies = counted(state.replies, "reply", "replies")
+    replies = format_count(state.replies, "reply", "replies")
     say(f"    {replies} of {first} to {last}, {state.bytes / 1e6:.1f} MB")
 
 
@@ -121,15 +121,15 @@ def clear(
     from judgekit.providers import remembered
 
     reply_file = ReplyFile()
-    count = reply_file.state().replies
+    count = reply_file.describe_state().replies
     if count and not yes:
-        confirm(f"Remove {counted(count, 'reply', 'replies')}?", "remove the replies")
+        confirm(f"Remove {format_count(count, 'reply', 'replies')}?", "remove the replies")
 
     reply_file.clear()
     remembered.clear()  # the ways of asking that models have turned out to need
 
-    state = reply_file.state()
+    state = reply_file.describe_state()
     if state.replies:
-        replies = counted(state.replies, "reply", "replies")
+        replies = format_count(state.replies, "reply", "replies")
         raise InputError(f"{state.path}: {replies} left; another process uses the file")
-    say(f"removed {counted(count, 'reply', 'replies')}")
+    say(f"removed {format_count(count, 'reply', 'replies')}")

@@ -19,7 +19,7 @@ from judgekit.cli.output import say, strip_colours, warn
 from judgekit.cli.provider import fetch_model
 from judgekit.config import files
 from judgekit.errors import UsageError
-from judgekit.text import lines_of
+from judgekit.text import split_lines
 
 if TYPE_CHECKING:
     from judgekit.config import TierName
@@ -82,7 +82,7 @@ def _copy_sample() -> Path:
     """Copy the examples to a fixed folder, replacing earlier copies, and return it."""
     sample = Path(environment.make_private_folder(environment.cache_home())) / environment.DEMO.name
     shutil.rmtree(sample, ignore_errors=True)
-    shutil.copytree(files.folder("examples"), sample)
+    shutil.copytree(files.get_data_folder("examples"), sample)
     # The names mustn't reveal to the model which document is good.
     for name, neutral_name in _DOCUMENT_NAME_BY_SOURCE.items():
         (sample / "documents" / name).rename(sample / neutral_name)
@@ -93,7 +93,7 @@ def _run_hook(prompt: str, project: Path, environ: Mapping[str, str]) -> int:
     """Print the context that the hook adds to a prompt. Returns the number of memories in it."""
     payload = {"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)}
     hook_run = subprocess.run(  # noqa: S603 - judgekit itself
-        programs.python("judgekit", "hook"),
+        programs.build_python_command("judgekit", "hook"),
         input=json.dumps(payload).encode(),
         capture_output=True,
         env=environ,
@@ -102,7 +102,7 @@ def _run_hook(prompt: str, project: Path, environ: Mapping[str, str]) -> int:
     )
 
     text = hook_run.stdout.decode().strip() or "(nothing added to the agent's context)"
-    output_lines = lines_of(text + hook_run.stderr.decode())
+    output_lines = split_lines(text + hook_run.stderr.decode())
     say("\n".join(f"    {line}" for line in output_lines) + "\n")
     return text.count("<result ")
 
@@ -169,7 +169,7 @@ def _print_heading(text: str) -> None:
 def _run(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> str:
     """Run a command, print its output as it comes, and return the output as text."""
     say(f"$ judgekit {shlex.join(arguments)}")
-    words = programs.python("judgekit", *arguments)
+    words = programs.build_python_command("judgekit", *arguments)
     output_lines: list[str] = []
     with subprocess.Popen(words, cwd=folder, env=dict(environ), stdout=subprocess.PIPE) as process:  # noqa: S603 - judgekit itself
         for raw_line in process.stdout or ():

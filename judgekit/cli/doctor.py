@@ -19,7 +19,7 @@ from judgekit.cli.output import emit, get_project_path, say
 from judgekit.config import files
 from judgekit.errors import ConfigError, Exit, JudgekitError
 from judgekit.retrieval import command, index_file, search
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -112,7 +112,7 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
         return
 
     # The settings can be read, so check what they refer to.
-    files_there = [str(path) for path in settings.sources(project) if path.is_file()]
+    files_there = [str(path) for path in settings.list_config_paths(project) if path.is_file()]
     yield "ok", "configuration", ", ".join(files_there) or "none; the defaults apply"
 
     rubrics: dict[Section, str] = {
@@ -170,8 +170,8 @@ def _check_rubrics(project: Path) -> Iterator[Check]:
     """Read all rubrics; raises an error if any is invalid."""
     from judgekit.rubric import loader
 
-    count = len(list(loader.rubrics(project)))
-    yield "ok", "rubrics", f"{counted(count, 'is', 'are')} valid"
+    count = len(list(loader.load_rubrics(project)))
+    yield "ok", "rubrics", f"{format_count(count, 'is', 'are')} valid"
 
 
 def _check_named_rubric(section: Section, rubric: str, project: Path) -> Iterator[Check]:
@@ -189,8 +189,12 @@ def _check_providers() -> Iterator[Check]:
     from judgekit.config.settings import load
     from judgekit.providers import registry
 
-    known_providers = {profile.provider for profile in registry.profiles()}
-    yield "ok", "providers", f"{counted(len(known_providers), 'profile is', 'profiles are')} sound"
+    known_providers = {profile.provider for profile in registry.list_profiles()}
+    yield (
+        "ok",
+        "providers",
+        f"{format_count(len(known_providers), 'profile is', 'profiles are')} sound",
+    )
     try:
         config = load(None).providers
     except ConfigError:  # another check reports this
@@ -211,7 +215,7 @@ def _find_unknown_providers(
     from judgekit.providers import registry
 
     for name in names or ():
-        if registry.unaliased(name) in known_providers:
+        if registry.resolve_alias(name) in known_providers:
             continue
         problem = f"no provider {name!r}; judgekit provider list shows all"
         yield "wrong", "providers", str(build_error("providers", key, problem, project=None))
@@ -220,7 +224,7 @@ def _find_unknown_providers(
 def _check_models(config: Config, project: Path) -> Iterator[Check]:
     """List the models that judge, in general and for authors of a known family."""
     from judgekit.cli.provider import list_models
-    from judgekit.judging.panel import by_author, resolve_panel
+    from judgekit.judging.panel import list_tiers_by_author, resolve_panel
 
     panel, reason = resolve_panel(config, project)
     if not panel:  # describe what doesn't work without a model
@@ -233,7 +237,7 @@ def _check_models(config: Config, project: Path) -> Iterator[Check]:
         models = [f"{endpoint.model} ({endpoint.profile.title})" for endpoint in jury]
         yield "ok", f"models, {tier}", ", ".join(models)
 
-    for family, tiers in by_author(config, project):
+    for family, tiers in list_tiers_by_author(config, project):
         if not family:  # unknown authors: that's the panel above
             continue
         yield "ok", f"texts by {family}", list_models(tiers)
@@ -249,7 +253,7 @@ def _check_shared_judge(config: Config) -> Iterator[Check]:
 
     server = shared.find_shared_judge(config)
     if server is not None:
-        count = counted(server.check(), "rubric", "rubrics")
+        count = format_count(server.check(), "rubric", "rubrics")
         accepts = f"it takes the token, and has {count}"
         yield "ok", "shared judge", f"documents go to {server.url}; {accepts}"
 
@@ -267,7 +271,7 @@ def _ask_models(config: Config, project: Path) -> Iterator[Check]:
         yield "note", "models, live", "no model is set up on this machine, so none is asked"
         return
 
-    yield "note", "models, live", trial.cost_in_words(endpoints)
+    yield "note", "models, live", trial.describe_max_cost(endpoints)
     for model_trial in running.run(trial.try_models(endpoints)):
         has_answered = model_trial.answer.failure is None
         is_fit = has_answered and not model_trial.is_blind  # a blind one can't tell yes from no
@@ -293,7 +297,7 @@ def _check_search_command(words: list[str], seconds: float, project: Path) -> It
 
 def _check_pins(config: Config, project: Path) -> Iterator[Check]:
     """Report pins that match no memory, with a suggestion for each."""
-    from judgekit.config.settings import user_roots
+    from judgekit.config.settings import read_user_roots
     from judgekit.retrieval import pins
     from judgekit.retrieval.compiled import Profiles
     from judgekit.retrieval.profiles import compile_profiles
@@ -309,7 +313,7 @@ def _check_pins(config: Config, project: Path) -> Iterator[Check]:
         retrieval.roots,
         project=str(project),
         limit=1,
-        trusted=user_roots() or (),
+        trusted=read_user_roots() or (),
         profiles=profiles,
         pins=retrieval.pin,
     )
@@ -323,7 +327,7 @@ def _check_pins(config: Config, project: Path) -> Iterator[Check]:
 
 def _check_store(root: str, project: Path) -> Iterator[Check]:
     """Search in a store, and report problems such as a missing folder."""
-    from judgekit.config.settings import user_roots
+    from judgekit.config.settings import read_user_roots
 
     subject = f"store {root}"
     folder = search.resolve_root(root, str(project))
@@ -334,7 +338,7 @@ def _check_store(root: str, project: Path) -> Iterator[Check]:
         return
 
     ranked = search.search(
-        _ANY_QUERY, [root], project=str(project), limit=1, trusted=user_roots() or ()
+        _ANY_QUERY, [root], project=str(project), limit=1, trusted=read_user_roots() or ()
     )
     if ranked.empty_roots:
         yield "note", subject, index_file.describe_empty(folder)

@@ -14,7 +14,7 @@ from judgekit.cli.output import emit, note, say, warn
 from judgekit.engine import process
 from judgekit.errors import Exit, UsageError
 from judgekit.hooks.settings import is_engine_wanted
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from judgekit.engine.admission import Tokens
@@ -40,7 +40,7 @@ def start() -> int:
 @app.command()
 def stop(now: Annotated[bool, Option("--now", help="Abort running requests.")] = False) -> None:
     """Stop the engine and engines of other versions after they finish their requests."""
-    engines = process.running()
+    engines = process.list_running_engines()
     for engine in engines:
         if process.stop(engine, at_once=now):
             outcome = "stopped"
@@ -54,7 +54,7 @@ def stop(now: Annotated[bool, Option("--now", help="Abort running requests.")] =
 @app.command()
 def status(as_json: AsJson = False) -> None:
     """Show running engines: process, version, start time, requests, memory, socket and log."""
-    engines = process.running()
+    engines = process.list_running_engines()
     if as_json:
         emit(json.dumps({"engines": [_build_engine_record(engine) for engine in engines]}))
         return
@@ -70,7 +70,7 @@ def status(as_json: AsJson = False) -> None:
 
 def _build_engine_record(engine: process.Running) -> dict[str, Any]:
     """Build an engine's JSON record, including its own health report if it responds."""
-    health = process.health(engine.address) or {}
+    health = process.query_health(engine.address) or {}
     return {
         "pid": engine.pid,
         "leaving": engine.is_shutting_down,
@@ -86,7 +86,7 @@ def _print_engine(engine: process.Running) -> None:
         remedy = "judgekit engine stop --now stops it at once"
         say(f"process {engine.pid}: stops after its running requests; {remedy}")
     else:
-        health = process.health(engine.address)
+        health = process.query_health(engine.address)
         if health is None:
             say("an engine does not answer; judgekit engine stop ends it")
         else:
@@ -108,7 +108,7 @@ def _print_health(health: dict[str, Any]) -> None:
     memory = f"{health['rss_bytes'] / 1e6:.0f} MB"
     engine_name = f"engine {health['version']}, process {health['pid']}"
     say(f"{engine_name}: {state} since {health['since']}, {memory}")
-    requests = counted(health["requests"], "request", "requests")
+    requests = format_count(health["requests"], "request", "requests")
     say(f"    {requests}, {health['waiting']:,} unanswered")
 
 
@@ -168,7 +168,7 @@ def list_() -> None:
     tokens = _load_tokens()
     for owner_token in tokens.all():
         say(f"{owner_token.name}  since {owner_token.created.date()}")
-    for name in tokens.damaged():
+    for name in tokens.list_damaged_names():
         remedy = "remove it with judgekit serve token revoke"
         warn(f"{name}: no token, and nobody is let in by it; {remedy}")
 
@@ -182,6 +182,6 @@ def revoke(name: Annotated[str, Argument(help="Name of the token's owner.")]) ->
 
 def _load_tokens() -> Tokens:
     from judgekit.config import settings
-    from judgekit.engine.replicas import tokens_of
+    from judgekit.engine.replicas import open_tokens
 
-    return tokens_of(settings.load(None))
+    return open_tokens(settings.load(None))

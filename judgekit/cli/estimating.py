@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from judgekit.cli.layout import render_grid
 from judgekit.cli.output import emit, get_terminal_width, say
-from judgekit.text import counted, escaped
+from judgekit.text import escape_name, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,10 +30,10 @@ def print_estimate(
         emit(json.dumps(record, ensure_ascii=False))
         return
 
-    subjects = counted(estimate.subject_count, "text", "texts")
+    subjects = format_count(estimate.subject_count, "text", "texts")
     if rows:
-        subjects = f"{rows}: {counted(estimate.subject_count, 'row', 'rows')}"
-    say(escaped("; ".join([f"{subjects} to judge", *left_out])))
+        subjects = f"{rows}: {format_count(estimate.subject_count, 'row', 'rows')}"
+    say(escape_name("; ".join([f"{subjects} to judge", *left_out])))
     if not estimate.models:
         say(
             "  calls, tokens and costs are unknown: no model is known here (judgekit doctor says why)"
@@ -44,7 +44,7 @@ def print_estimate(
     for model_line in _render_models(estimate):
         say(f"  {model_line}")
     _say_totals(estimate)
-    say(escaped(f"  {_describe_assumptions(estimate)}; nothing was sent"))
+    say(escape_name(f"  {_describe_assumptions(estimate)}; nothing was sent"))
 
 
 def _render_models(estimate: Estimate) -> list[str]:
@@ -57,7 +57,7 @@ def _render_models(estimate: Estimate) -> list[str]:
         usd = "unknown" if model.usd is None else f"{up_to}{model.usd:.4f}"
         cells = [
             model.tier,
-            escaped(model.model),
+            escape_name(model.model),
             f"{up_to}{model.calls:,}",
             f"{up_to}{model.tokens_read:,}",
             f"{up_to}{model.tokens_written:,}",
@@ -103,7 +103,7 @@ def _format_range(low: float, high: float, form: str = ",d") -> str:
 
 def _describe_cost(low: float, high: float, unpriced: Sequence[str]) -> str:
     """Describe the range of the cost, and the models without a price."""
-    names = ", ".join(map(escaped, unpriced))
+    names = ", ".join(map(escape_name, unpriced))
     if unpriced and not high:
         return f"cost unknown (no price for {names})"
     cost = f"{_format_range(low, high, '.4f')} USD"

@@ -23,7 +23,7 @@ from judgekit.config import ModeName
 from judgekit.data.sources import USUAL_ENDINGS
 from judgekit.errors import Exit, UsageError
 from judgekit.retrieval.compiled import KINDS, Profiles
-from judgekit.text import counted, escaped, short_line
+from judgekit.text import escape_name, format_count, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -124,16 +124,16 @@ def measure_judges(
         )
 
         left_out.add_unasked(opinions.unasked_reasons)
-        unanswered = runner.unanswered(opinions.cases)
+        unanswered = runner.describe_unanswered(opinions.cases)
         cases = opinions.cases
         if repeat > 1 and not names:
-            cases = opinions.with_course(rubric_to_ask.rubric, mode)
+            cases = opinions.add_combined_result(rubric_to_ask.rubric, mode)
             configured_judge = opinions.judge
 
     # Report.
     measured = report.report(cases, file.name, loaded, mode, wanted, left_out)
     if html is not None:
-        output_files.write_file(html, pages.judging_page(measured, cases, build_foot()))
+        output_files.write_file(html, pages.render_judging_page(measured, cases, build_foot()))
     say_judges(measured, as_json=as_json, is_comparison=bool(names))
     code = Exit.ACCEPTED
     if keep:
@@ -201,10 +201,10 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
         return
 
     rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
-    say(f"{report.file}: {counted(report.items, 'labelled item', 'labelled items')}{rubric}")
+    say(f"{report.file}: {format_count(report.items, 'labelled item', 'labelled items')}{rubric}")
     left_out = report.left_out.describe()
     if left_out:
-        say(escaped(f"left out: {left_out}"))
+        say(escape_name(f"left out: {left_out}"))
     if any(judge.is_binary for judge in report.judges):
         say("no label says improve, so an improve counts as not accepted")
 
@@ -220,9 +220,9 @@ def _say_comparison(report: JudgingReport) -> None:
     """Print a table of the judges, and one of the items that they disagree about, if any."""
     from judgekit.evaluation import pages
 
-    judges = pages.judges_table(report).turned  # with a column for each judge
+    judges = pages.build_judges_table(report).turned  # with a column for each judge
     say(f"\n{render_parts([judges])}")
-    disputed = pages.outcomes_table(report, disputed=True)
+    disputed = pages.build_outcomes_table(report, disputed=True)
     if disputed.rows:
         say(f"\nItems that they disagree about\n{render_parts([disputed])}")
 
@@ -279,12 +279,12 @@ def read_cases(
     rows = _open_if_rows(file, has_row_options=bool(map_ or id_))
     labelled: Sequence[Case]
     if rows is not None:
-        labelled, left_out = labels.labelled_cases(rows, columns)
+        labelled, left_out = labels.read_labelled_cases(rows, columns)
     else:
         labelled = cases.read_cases(file)
         left_out = LeftOut()
     # This adds cases whose labels the rubric doesn't understand to `left_out`.
-    understood = case_labels.with_understood_labels(labelled, rubric, mode, left_out)
+    understood = case_labels.translate_labels(labelled, rubric, mode, left_out)
     return understood, left_out
 
 
@@ -342,14 +342,14 @@ def _say_judge(judge: JudgeReport) -> None:
     from judgekit.evaluation import pages
 
     title = f"{judge.title} ({judge.model})" if judge.model else judge.title
-    say(f"\n{escaped(title)}: {counted(judge.items, 'item', 'items')}")
+    say(f"\n{escape_name(title)}: {format_count(judge.items, 'item', 'items')}")
     say_figure("accuracy", judge.accuracy)
     say_figure("Cohen's kappa", judge.kappa)
     if judge.weighted_kappa:
         say_figure("quadratically weighted kappa", judge.weighted_kappa)
     if judge.unanswered:
         kinds = ", ".join(f"{count} {kind}" for kind, count in judge.unanswered.items())
-        say_line("not answered", escaped(kinds))
+        say_line("not answered", escape_name(kinds))
     say_figure("unreadable", judge.unreadable)
     for verdict_figures in judge.classes:
         _say_precision_and_recall(verdict_figures)
@@ -373,8 +373,8 @@ def _say_precision_and_recall(figures: Class) -> None:
     recall = f"{figures.recall.value:.3f}" if figures.recall else "-"
     count = f"{figures.labelled} labelled so"
     if not figures.labelled:
-        count = f"said {counted(figures.said, 'time', 'times')}, no label says so"
-    verdict = short_line(figures.word, _MAX_WORD_CHARS)
+        count = f"said {format_count(figures.said, 'time', 'times')}, no label says so"
+    verdict = shorten_to_line(figures.word, _MAX_WORD_CHARS)
     say_line(verdict, f"precision {precision}, recall {recall}, {count}")
 
 
@@ -385,7 +385,7 @@ def _say_flips(name: str, flips: Flips) -> None:
 
 def _say_spread(spread: Spread) -> None:
     """Print how far scores move when items are judged again."""
-    unit_and_items = f" points, {counted(spread.cases, 'item', 'items')}"
+    unit_and_items = f" points, {format_count(spread.cases, 'item', 'items')}"
     say_figure("spread of the distance from acceptance", spread.distance, unit_and_items)
     for dimension, score in spread.scores.items():
         say_figure(f"spread of {dimension}", score)
@@ -396,7 +396,7 @@ def _say_lift(lift: Lift) -> None:
     """Print how often a judge gives the verdict an attacker wants, and how far injected text raises that."""
     from judgekit.evaluation import pages
 
-    wanted_verdict = short_line(lift.wanted, _MAX_WORD_CHARS)
+    wanted_verdict = shorten_to_line(lift.wanted, _MAX_WORD_CHARS)
     say_figure(f"{wanted_verdict} before injected text", lift.before)
     say_figure(pages.LIFT, lift.lift, f" of {lift.pairs}")
 
@@ -454,8 +454,8 @@ def _say_retrieval(report: RetrievalReport) -> None:
     """Print a collection's figures: ranking, confidence, and the hook's additions."""
     scopes = "" if report.scopes is None else f" in {report.scopes} scopes"
     profile = f"profile {' '.join(report.profile.values())}"
-    documents = counted(report.documents, "document", "documents")
-    queries = counted(report.queries, "query", "queries")
+    documents = format_count(report.documents, "document", "documents")
+    queries = format_count(report.queries, "query", "queries")
     size = f"{documents}{scopes}, {queries}, {report.judged} of them judged"
     say(f"{report.collection}: {size}; {profile}\n")
 
@@ -464,7 +464,7 @@ def _say_retrieval(report: RetrievalReport) -> None:
     _say_confidence(report.confidence)
 
     injection = report.injection
-    prompts = counted(injection.prompts, "prompt", "prompts")
+    prompts = format_count(injection.prompts, "prompt", "prompts")
     say(f"\nTo {prompts}, {injection.answerable} of them answerable, the hook would add")
     say_figure("an injection, share of prompts", injection.injected)
     say_figure("a nudge, share of prompts", injection.nudged)

@@ -16,7 +16,7 @@ from judgekit.errors import Exit, UsageError
 from judgekit.gate import STOPS, UNKNOWN, Begin, Omission, Report, Row, Run, describe_run
 from judgekit.hooks import pre_push as hook
 from judgekit.hooks import watchdog
-from judgekit.text import counted, escaped, short_line
+from judgekit.text import escape_name, format_count, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,12 +92,12 @@ def _prepare_run(mode: GateMode | None, blocked_code: int) -> Run:
         seconds = begin["budget"] + hook.GRACE_SECONDS
         watchdog.extend(seconds, late_code)
         if is_watched():
-            note(f"judging {counted(begin['count'], 'changed file', 'changed files')}")
+            note(f"judging {format_count(begin['count'], 'changed file', 'changed files')}")
 
     def note_row(row: Row) -> None:
         """Print a file's word as soon as it's known."""
         if is_watched():
-            note(f"{row['word'].lower():12}  {escaped(row['path'])}")
+            note(f"{row['word'].lower():12}  {escape_name(row['path'])}")
 
     return Run(mode, on_verdict=note_row, on_start=start)
 
@@ -139,7 +139,7 @@ def _print_report(report: Report, form: str, base: str | None) -> None:
 def _warn_unexamined(report: Report) -> None:
     """Print each file or ref that wasn't examined, with the reason."""
     for omission in report.unexamined:
-        warn(f"UNDETERMINED: {escaped(omission['name'])}: {omission['reason']}")
+        warn(f"UNDETERMINED: {escape_name(omission['name'])}: {omission['reason']}")
 
 
 def _note_substitutes(report: Report) -> None:
@@ -163,7 +163,7 @@ def _describe_counts(report: Report) -> str:
 def _shorten_reason(reason: str, report: Report) -> str:
     """Cut a reason to 80 characters; if it was printed before, refer to it."""
     was_printed = report.fault or reason in report.notes
-    return "the reason is above" if was_printed else short_line(reason, 80)
+    return "the reason is above" if was_printed else shorten_to_line(reason, 80)
 
 
 def _print_effect(report: Report, *, is_push: bool) -> None:
@@ -225,7 +225,7 @@ def _note_override(verdict: Mapping[str, Any]) -> None:
         return
 
     task = verdict["task_id"]
-    is_printable = escaped(task) == task
+    is_printable = escape_name(task) == task
     looks_like_option = task.startswith("-")
     can_be_typed = is_printable and not looks_like_option
     name = shlex.quote(task) if can_be_typed else verdict["id"]

@@ -126,9 +126,9 @@ def _check_model(model: str) -> str:
 
     if model == _CHOOSE_LATER_ANSWER:
         return model
-    profile, _ = find_profile(model, registry.profiles())
+    profile, _ = find_profile(model, registry.list_profiles())
     if profile is None:
-        names = ", ".join(profile.provider for profile in registry.profiles())
+        names = ", ".join(profile.provider for profile in registry.list_profiles())
         problem = "expected PROVIDER/MODEL, or later"
         raise UsageError(f"--model {model}: {problem}; providers are {names}")
     return model
@@ -136,9 +136,9 @@ def _check_model(model: str) -> str:
 
 def _find_usable_model() -> str:
     """Return the quick model of the first usable provider, or `later` if there's none."""
-    from judgekit.providers.resolve import provider_report
+    from judgekit.providers.resolve import list_provider_states
 
-    for state in provider_report(os.environ):
+    for state in list_provider_states(os.environ):
         if state.is_usable and state.models:
             return next(iter(state.models.values()))  # the first tier is quick
     note("no model can be asked yet; judgekit provider list says what each provider needs")
@@ -215,7 +215,7 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
     """Add the rubric and model to the configuration. Values that are already set stay as they are."""
     from judgekit.config import settings, yaml_text
 
-    path = settings.project_file(get_project_path())
+    path = settings.get_project_config_path(get_project_path())
     configured_values = _read_judge_values(path)
     new_values = _choose_judge_values(rubric, subject, model)
     for key, value in new_values.items():

@@ -322,7 +322,7 @@ def _delete_remains(all_remains: list[Remain]) -> None:
     from judgekit.hooks import remains
 
     # Running engines would write some of the files again.
-    for engine in process.running():
+    for engine in process.list_running_engines():
         process.stop(engine, at_once=False)
     remains.purge(all_remains)
 

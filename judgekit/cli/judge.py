@@ -20,7 +20,7 @@ from judgekit.errors import Exit, InputError, UsageError
 from judgekit.hooks.settings import is_engine_wanted
 from judgekit.judging import documents
 from judgekit.judging.wordless import Deciders
-from judgekit.text import encodable
+from judgekit.text import replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -122,7 +122,7 @@ def judge(
         explain=explain,
     )
 
-    task = documents.TaskDescription(*map(encodable, (description, acceptance, reference)))
+    task = documents.TaskDescription(*map(replace_surrogates, (description, acceptance, reference)))
     use_engine = not no_engine and is_engine_wanted()
 
     dataset = row_options.DataOptions(
@@ -281,7 +281,7 @@ def _vary_field(
     if has_duplicates:
         raise UsageError(f"--{field}: the same value is given twice; give it once")
     # A command line can contain bytes that aren't UTF-8; a request must be valid UTF-8.
-    return {value: {**request, field: encodable(value)} for value in values}
+    return {value: {**request, field: replace_surrogates(value)} for value in values}
 
 
 def _collect_request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
@@ -290,7 +290,7 @@ def _collect_request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
     fields: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     if "model" in fields:
         # A command line can contain bytes that aren't UTF-8; a request must be valid UTF-8.
-        fields["model"] = encodable(fields["model"])
+        fields["model"] = replace_surrogates(fields["model"])
     return fields
 
 
@@ -307,13 +307,13 @@ def _read_documents(
     files = _read_files(paths, unreadable)
     if task_id is None:
         for file in files:
-            yield documents.document([file], task=instruction, family=family)
+            yield documents.build_document([file], task=instruction, family=family)
         return
 
     task_files = list(files)
     if unreadable:
         raise InputError(f"task {task_id}: not judged, because a part of it cannot be read")
-    yield documents.document(task_files, task_id, instruction, family)
+    yield documents.build_document(task_files, task_id, instruction, family)
 
 
 def _read_files(paths: Sequence[str], unreadable: list[InputError]) -> Iterator[File]:
@@ -344,11 +344,11 @@ def _warn_if_cut(file: File) -> None:
 def _print_prompts(subjects: Iterable[Document], request: Record) -> None:
     """Print the prompts for each document without sending them."""
     from judgekit.judging.request import JudgeRequest
-    from judgekit.judging.service import prompts
+    from judgekit.judging.service import build_prompts
 
-    project = Path(environment.project_root())
+    project = Path(environment.find_project_root())
     for document in subjects:
-        prompts_by_model = prompts(document, project, JudgeRequest(**request))
+        prompts_by_model = build_prompts(document, project, JudgeRequest(**request))
         output.say_prompts(document.task_id, prompts_by_model)
 
 
@@ -363,7 +363,7 @@ def _print_estimate(
     from judgekit.data.estimate import estimate_run
     from judgekit.judging.request import JudgeRequest
 
-    project = Path(environment.project_root())
+    project = Path(environment.find_project_root())
     estimate = estimate_run(subjects, project, JudgeRequest(**request), jobs)
     print_estimate(estimate, format_)
 
@@ -403,7 +403,7 @@ def _judge_documents(subjects: Iterable[Document], file_options: _FileOptions) -
 def _judge_task(document: Document, file_options: _FileOptions, on_verdict: OnVerdict) -> None:
     """Judge a document as a task, record the verdict in the ledger, and pass it to `on_verdict`."""
     request = file_options.request
-    project = environment.project_root()
+    project = environment.find_project_root()
     record, notes = client.call(
         "task",
         lambda: _write_body(document, request, project),
@@ -430,7 +430,7 @@ def _judge_task_here(document: Document, request: Record) -> tuple[Record, list[
     from judgekit.gate import github, tasks
     from judgekit.judging.request import JudgeRequest
 
-    project = Path(environment.project_root())
+    project = Path(environment.find_project_root())
     verdict, notes = tasks.judge_task(document, project, JudgeRequest(**request))
     record = verdict.record()
     problems = github.notify_and_open_issues([verdict], project)
@@ -441,7 +441,7 @@ def _judge_by_engine(
     subjects: Iterable[Document], file_options: _FileOptions, on_verdict: OnVerdict
 ) -> None:
     """Judge documents by the engine. Without one, the rest is judged here."""
-    project = environment.project_root()
+    project = environment.find_project_root()
 
     def write_body(document: Document) -> bytes:
         return _write_body(document, file_options.request, project)
@@ -449,7 +449,7 @@ def _judge_by_engine(
     def judge_rest(rest: Iterable[Document], on_verdict: OnVerdict) -> None:
         _judge_here(rest, file_options, on_verdict)
 
-    answers.many(
+    answers.run_many(
         "judge",
         subjects,
         write_body,
@@ -471,7 +471,7 @@ def _judge_here(
     def pass_record(document: Document, verdict: Verdict) -> None:
         on_verdict(document, verdict.record())
 
-    project = Path(environment.project_root())
+    project = Path(environment.find_project_root())
     request = JudgeRequest(**file_options.request)
     judging = ajudge_documents(subjects, project, request, pass_record, file_options.jobs)
     running.run(judging)
@@ -479,8 +479,8 @@ def _judge_here(
 
 def _write_body(document: Document, request: Record, project: str) -> bytes:
     """Write the body of a call to the engine, as JSON."""
-    fields = {"wish": request, "document": document.body()}
-    return json.dumps({**client.caller_fields(project), **fields}).encode()
+    fields = {"wish": request, "document": document.build_body()}
+    return json.dumps({**client.build_caller_fields(project), **fields}).encode()
 
 
 def _print_notes(verdicts: Sequence[Record], *, explains: bool) -> None:
@@ -498,7 +498,7 @@ def _print_notes(verdicts: Sequence[Record], *, explains: bool) -> None:
         deciders.add(verdict)
 
     output.note_sent(substitutes, redacted_count)
-    note(*deciders.notes("judge"))
+    note(*deciders.write_notes("judge"))
     if explains:
         _note_reasons(verdicts)
 
@@ -598,7 +598,7 @@ def compare(
             printing=Printing(format_, formats.read_also(also)),
         )
 
-        task = documents.TaskDescription(encodable(prompt or ""))
+        task = documents.TaskDescription(replace_surrogates(prompt or ""))
         return rows.judge_rows("compare", dataset, task, request, author_family or [], run)
 
     # Compare the texts in files.
@@ -633,7 +633,7 @@ def _read_texts_to_compare(
     options.check_filled(option, expected, *author_families)
     _refuse_folders(files)
 
-    authors = service.authors(author_families or None, len(files))
+    authors = service.list_authors(author_families or None, len(files))
     texts = tuple(documents.read_file(file, sys.stdin.buffer) for file in files)
     return documents.ComparisonInput(prompt, texts, authors)
 
@@ -654,10 +654,10 @@ def _compare_texts(
     from judgekit.judging.request import JudgeRequest
     from judgekit.providers import running
 
-    project = Path(environment.project_root())
+    project = Path(environment.find_project_root())
     judge_request = JudgeRequest(**request)
     if show_prompt:
-        output.say_prompts("compare", service.prompts(compared, project, judge_request))
+        output.say_prompts("compare", service.build_prompts(compared, project, judge_request))
         return Exit.ACCEPTED
     comparison = running.run(service.acompare(compared, project, judge_request))
     return _print_comparison(comparison, format_)
@@ -678,4 +678,4 @@ def _note_deciders(comparison: Comparison) -> None:
     """Print what to know about decision models, such as that they gave no reasons."""
     deciders = Deciders()
     deciders.add(comparison.model_dump())
-    note(*deciders.notes("compare"))
+    note(*deciders.write_notes("compare"))

@@ -25,7 +25,7 @@ from judgekit.cli.ledger import (
 )
 from judgekit.cli.output import emit, get_project_path, read_key, say, warn
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.text import counted, escape_ci_commands, lines_of, short_line
+from judgekit.text import escape_ci_commands, format_count, shorten_to_line, split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -122,7 +122,7 @@ def _list_most_useful(ledger: AnyLedger, who: str, since: str | None) -> list[Ve
     readiness = None
     if not isinstance(ledger, TeamLedger):
         readiness, _ = measure_readiness(get_project_path(), on_damage=warn_once)
-    records = ledger.records(line_filter, warn_once)
+    records = ledger.read_records(line_filter, warn_once)
     return labels.list_waiting(records, who, readiness)
 
 
@@ -147,7 +147,7 @@ def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, und
     effect = f"dismissed by {who}, for this quote under {verdict.rubric.id}"
     if undo:
         effect = "counts again"
-    issue = short_line(finding.issue, _MAX_TEXT_CHARS)
+    issue = shorten_to_line(finding.issue, _MAX_TEXT_CHARS)
     say(f"{verdict.task_id}: finding {number} {effect}: {issue}")
     return 0
 
@@ -168,7 +168,7 @@ def _get_quoting_finding(verdict: VerdictLine, number: int) -> Finding:
     Raises `UsageError` if it doesn't exist or quotes nothing.
     """
     if number > len(verdict.findings):
-        findings = counted(len(verdict.findings), "finding", "findings")
+        findings = format_count(len(verdict.findings), "finding", "findings")
         raise UsageError(f"--dismiss {number}: the verdict on {verdict.task_id} has {findings}")
 
     finding = verdict.findings[number - 1]
@@ -197,7 +197,7 @@ def _ask_for_labels(
 
     position = 0
     while position < len(open_verdicts):
-        count = counted(len(labelled_positions), "label is", "labels are")
+        count = format_count(len(labelled_positions), "label is", "labels are")
         set_kept("label", f"{count} saved; judgekit label continues there")
 
         verdict = open_verdicts[position]
@@ -245,13 +245,13 @@ def _print_texts(verdict: VerdictLine, limit: int | None) -> None:
     from judgekit.ledger.labels import read_judged_files
 
     for path, text in read_judged_files(verdict, Path.cwd()).items():
-        lines = ["(no longer in this repository)"] if text is None else lines_of(text)
+        lines = ["(no longer in this repository)"] if text is None else split_lines(text)
         first_lines = lines[:limit]
         say(f"--- {path}")
         say("\n".join(f"  {line}" for line in first_lines))
         left_out = len(lines) - len(first_lines)
         if left_out:
-            say(f"  … {counted(left_out, 'more line', 'more lines')} (a shows them)")
+            say(f"  … {format_count(left_out, 'more line', 'more lines')} (a shows them)")
 
     say("---")
 
@@ -267,7 +267,7 @@ def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
     projects = _map_ids_to_projects(ledger)
     labels: list[Label] = []
     has_invalid_line = False
-    for number, row in enumerate(map(_read_cells, lines_of(text)), 1):
+    for number, row in enumerate(map(_read_cells, split_lines(text)), 1):
         is_header = number == 1 and row[:2] == ["id", "label"]
         if is_header or not row:
             continue
@@ -291,7 +291,7 @@ def _map_ids_to_projects(ledger: AnyLedger) -> dict[str, str]:
     from judgekit.ledger import LineFilter, VerdictLine
 
     projects = {}
-    for verdict_line in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
+    for verdict_line in ledger.read_records(LineFilter(kinds=[VerdictLine]), warn_damaged):
         projects[verdict_line.id] = verdict_line.project
     return projects
 
@@ -322,13 +322,13 @@ def _read_label(row: Sequence[str], ids: Collection[str]) -> tuple[str, LabelWor
     Raises `ValueError` with the problem if the row is invalid.
     """
     if len(row) == 1:  # the caller skips empty rows
-        raise ValueError(f"expected ID,LABEL, got {short_line(row[0], _MAX_TEXT_CHARS)!r}")
+        raise ValueError(f"expected ID,LABEL, got {shorten_to_line(row[0], _MAX_TEXT_CHARS)!r}")
 
     short_id, written_word, *_ = row
     verdict_id = _complete_id(short_id, ids)
     word = _LABEL_BY_FILE_WORD.get(written_word)
     if word is None:
-        shown_word = short_line(written_word, _MAX_TEXT_CHARS) or "nothing"
+        shown_word = shorten_to_line(written_word, _MAX_TEXT_CHARS) or "nothing"
         raise ValueError(f"label must be accept, improve or reject; got {shown_word}")
     return verdict_id, word
 
@@ -344,7 +344,7 @@ def _complete_id(start: str, ids: Collection[str]) -> str:
     problem = "no verdict has it"
     if matches:
         problem = f"{len(matches)} verdicts have an id that starts so"
-    shown_start = short_line(start, _MAX_TEXT_CHARS)
+    shown_start = shorten_to_line(start, _MAX_TEXT_CHARS)
     raise ValueError(f"id must be that of one verdict; got {shown_start!r}, and {problem}")
 
 
@@ -435,7 +435,7 @@ def _say_uncounted(line: OverrideLine) -> None:
     from judgekit.config import settings
 
     say(f"{line.task_id}: recorded, but it does not count")
-    setting = f"{settings.user_file()} has gate.override_without_terminal: true"
+    setting = f"{settings.get_user_config_path()} has gate.override_without_terminal: true"
     warn(f"this override was given without a terminal: it counts only if {setting}")
 
 
@@ -470,7 +470,7 @@ def _read_verdicts(ledger: AnyLedger) -> Iterator[VerdictLine]:
     """Yield a ledger's verdicts, with warnings about unreadable lines."""
     from judgekit.ledger import LineFilter, VerdictLine
 
-    for record in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
+    for record in ledger.read_records(LineFilter(kinds=[VerdictLine]), warn_damaged):
         if isinstance(record, VerdictLine):
             yield record
 
@@ -531,7 +531,7 @@ def _choose_verdicts(
     from judgekit.ledger import LineFilter, OverrideLine, VerdictLine
 
     if task is None:
-        records = ledger.records(LineFilter(kinds=[VerdictLine, OverrideLine]), warn_damaged)
+        records = ledger.read_records(LineFilter(kinds=[VerdictLine, OverrideLine]), warn_damaged)
         return github.list_unsettled(records, with_rejects=with_rejects)
 
     verdict = _find_verdict(ledger, task)

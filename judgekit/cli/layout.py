@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from judgekit.cli.output import get_terminal_width
 from judgekit.evaluation.page import Figure, Part, Table, format_cell
-from judgekit.text import escaped, lines_of
+from judgekit.text import escape_name, split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ def render_parts(parts: Sequence[Part], limit: int = MAX_ROWS) -> str:
 def _render_part(part: Part, limit: int, width: int | None) -> list[str]:
     """Render a text, a table or a list of figures. Charts are left out."""
     if isinstance(part, str):
-        return lines_of(escaped(part))
+        return split_lines(escape_name(part))
     if isinstance(part, Table):
         return _render_table(part, limit, width)
     figures = [item for item in part if isinstance(item, Figure)]
@@ -45,8 +45,8 @@ def _render_part(part: Part, limit: int, width: int | None) -> list[str]:
 
 def _render_table(table: Table, limit: int, width: int | None) -> list[str]:
     """Render a table's header, its first rows, and a line that counts any others."""
-    names = list(map(escaped, table.columns))
-    rows = [[escaped(format_cell(cell)) for cell in row] for row in table.rows[:limit]]
+    names = list(map(escape_name, table.columns))
+    rows = [[escape_name(format_cell(cell)) for cell in row] for row in table.rows[:limit]]
     least_widths = _get_least_widths(table.columns)
     table_lines = render_grid([names, *rows], least_widths, width)
 
@@ -74,7 +74,7 @@ def _describe_other_rows(table: Table, *, total: int, shown: int) -> str:
 
 def _render_figures(figures: Sequence[Figure], width: int | None) -> list[str]:
     """Render each figure as a line. If one doesn't fit, all notes go on lines of their own."""
-    rows = [[escaped(figure.name), figure.text, escaped(figure.note)] for figure in figures]
+    rows = [[escape_name(figure.name), figure.text, escape_name(figure.note)] for figure in figures]
     figure_lines = render_grid(rows)
     if width is None:
         return figure_lines

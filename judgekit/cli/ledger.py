@@ -19,7 +19,7 @@ from judgekit.cli.output import confirm, emit, say, warn
 from judgekit.cli.output_files import write_file
 from judgekit.cli.page_foot import build_foot
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
-from judgekit.text import counted, escape_ci_commands, short_line
+from judgekit.text import escape_ci_commands, format_count, shorten_to_line
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -121,8 +121,8 @@ def import_(
 
     known = ""
     if imported.known_count:
-        known = f", {counted(imported.known_count, 'was', 'were')} already there"
-    say(f"{counted(imported.added_count, 'line', 'lines')} added to {ledger.folder}{known}")
+        known = f", {format_count(imported.known_count, 'was', 'were')} already there"
+    say(f"{format_count(imported.added_count, 'line', 'lines')} added to {ledger.folder}{known}")
     return Exit.BAD_INPUT if imported.damaged else 0
 
 
@@ -143,7 +143,7 @@ def _warn_unreadable(problems: Sequence[Damage]) -> None:
     warn(*problems[:_MAX_DAMAGED])
     left_out = len(problems) - _MAX_DAMAGED
     if left_out > 0:
-        more = counted(left_out, "more line", "more lines")
+        more = format_count(left_out, "more line", "more lines")
         warn(f"and {more} that cannot be read; are these ledgers?")
 
 
@@ -178,7 +178,7 @@ def remove_lines(
     for name in counts:
         purges[name](preview=False)
     removed = sum(count_by_kind.total() for count_by_kind in counts.values())
-    say(f"removed {counted(removed, 'line', 'lines')}")
+    say(f"removed {format_count(removed, 'line', 'lines')}")
 
 
 def _count_removable_lines(purges: Mapping[str, Purge]) -> dict[str, Counter[str]]:
@@ -222,7 +222,7 @@ def _choose_folders(project: str | None) -> list[Path]:
     if project == "all":
         return _list_folders()
     name = find_ledger().name if project is None else project
-    return [folder for folder in _list_folders() if store.same_project(folder.name, name)]
+    return [folder for folder in _list_folders() if store.is_same_project(folder.name, name)]
 
 
 def _prepare_team_purge(day: date, project: str | None) -> dict[str, Purge]:
@@ -264,7 +264,7 @@ def send_lines(
         count, remarks = send_unsent(ledger, connect_team().send)
         total += count
         warn(*remarks)
-    say(f"{counted(total, 'line', 'lines')} sent")
+    say(f"{format_count(total, 'line', 'lines')} sent")
 
 
 def find_ledger() -> Ledger:
@@ -296,7 +296,7 @@ class TeamLedger:
 
     folder = "the team's ledger"
 
-    def records(self, wanted: LineFilter, on_damage: OnDamage) -> Iterator[Record]:
+    def read_records(self, wanted: LineFilter, on_damage: OnDamage) -> Iterator[Record]:
         for line in _fetch_from_team(wanted, on_damage):
             yield line.record
 
@@ -347,7 +347,7 @@ def _fetch_from_host(line_filter: LineFilter, host: str) -> Iterator[ReadLine]:
         yield from store.read_entries([file], line_filter, damages.append)
 
     if damages:
-        count = counted(len(damages), "line", "lines")
+        count = format_count(len(damages), "line", "lines")
         first_damage = damages[0]
         warn(
             f"{host}: {count} cannot be read; the first, line {first_damage.line_number}: {first_damage.why}"
@@ -407,7 +407,7 @@ def choose_places(ledgers: list[Path] | None, project: str | None = "all") -> li
     check_project(project)
     if project is None:
         return [find_ledger().folder]
-    return [store.home()]
+    return [store.get_ledgers_folder()]
 
 
 def check_project(project: str | None) -> None:
@@ -417,18 +417,20 @@ def check_project(project: str | None) -> None:
     if project is None or project == "all":
         return
     names = [folder.name for folder in _list_folders()]
-    if any(store.same_project(name, project) for name in names):
+    if any(store.is_same_project(name, project) for name in names):
         return
     there = f"there are {', '.join(names)}" if names else "there is none yet"
-    raise UsageError(f"--project {project}: no ledger of that name in {store.home()}; {there}")
+    raise UsageError(
+        f"--project {project}: no ledger of that name in {store.get_ledgers_folder()}; {there}"
+    )
 
 
 def _list_folders() -> list[Path]:
     """List the folders of the user's ledgers, sorted by name."""
     from judgekit.ledger import store
 
-    if store.home().is_dir():
-        return sorted(store.home().iterdir())
+    if store.get_ledgers_folder().is_dir():
+        return sorted(store.get_ledgers_folder().iterdir())
     return []
 
 
@@ -455,7 +457,7 @@ def print_kpis(
     if html is not None:
         from judgekit.evaluation import pages
 
-        write_file(html, pages.kpi_page(evidence, build_foot()))
+        write_file(html, pages.render_kpi_page(evidence, build_foot()))
     if as_json:
         _emit_kpis(evidence)
     else:
@@ -491,7 +493,7 @@ def _say_kpis(name: str, evidence: Evidence) -> None:
     """Print the KPIs for a part of the ledger, after the part's name."""
     from judgekit.ledger.kpi import measure_kpis, measure_reliance, sum_up_cost
 
-    count = counted(len(evidence.verdicts), "verdict", "verdicts")
+    count = format_count(len(evidence.verdicts), "verdict", "verdicts")
     labelled = sum(map(evidence.has_clear_label, evidence.verdicts))
     say(f"{name}: {count}, {labelled} of them labelled")
     for kpi in measure_kpis(evidence):
@@ -569,7 +571,7 @@ def promote(
     from judgekit.config import settings
 
     project = _find_top_folder()
-    path = settings.project_file(project)
+    path = settings.get_project_config_path(project)
     _refuse_links(path)
     is_dependent = settings.load(project).judge.independence != "require"
 
@@ -717,11 +719,11 @@ def _render_triage(report: Triage) -> list[str]:
             lines.append(f"{title} ({len(group)})")
         for text in group:
             # Allow more than a reason's length, since the line also has the place and scores.
-            lines.append(f"  {short_line(text, 4 * _MAX_REASON_CHARS)}")
+            lines.append(f"  {shorten_to_line(text, 4 * _MAX_REASON_CHARS)}")
     if report.settled_count:
         lines.append(f"{report.settled_count} more are settled: fixed or overridden since")
     if report.verdicts:
-        count = counted(len(report.verdicts), "verdict", "verdicts")
+        count = format_count(len(report.verdicts), "verdict", "verdicts")
         lines.append(f"{sum_up_cost(report.verdicts)} for {count}")
     return lines
 
@@ -832,7 +834,7 @@ def _describe_faults(report: Triage) -> list[str]:
     """Describe the problems that kept whole pushes from being judged, the most common first."""
     fault_lines = []
     for problem, count in report.faults.most_common():
-        times = counted(count, "time", "times")
+        times = format_count(count, "time", "times")
         fault_lines.append(f"{times}: {problem}")
     return fault_lines
 
@@ -841,7 +843,7 @@ def _describe_failures(report: Triage) -> list[str]:
     """Describe the models that didn't answer, the most common failure first."""
     failure_lines = []
     for (kind, model, message), count in report.failures.most_common():
-        times = counted(count, "time", "times")
+        times = format_count(count, "time", "times")
         failure_lines.append(f"{times} {kind}, {model}: {message}")
     return failure_lines
 
@@ -872,4 +874,4 @@ def _join_first_reasons(verdict: VerdictLine) -> str:
         reasons.append(verdict.degraded)
     # A finding without text leaves a separator at the start or the end.
     joined = "; ".join(reasons).strip("; ")
-    return short_line(joined, _MAX_REASON_CHARS)
+    return shorten_to_line(joined, _MAX_REASON_CHARS)

@@ -17,7 +17,7 @@ from judgekit.cli.options import AsJson
 from judgekit.cli.output import emit, say, warn
 from judgekit.cli.progress import count_to
 from judgekit.errors import InputError, UsageError
-from judgekit.text import counted, escaped, short_line
+from judgekit.text import escape_name, format_count, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ def measure_memories(
     from judgekit.hooks import relevance, settings, trial
     from judgekit.ledger.labels import is_at_terminal
 
-    project = environment.project_root()
+    project = environment.find_project_root()
     configured, notes = settings.load(project)
     _refuse_if_not_measurable(configured, fit=fit)
 
@@ -156,7 +156,7 @@ def _read_prompt_lines(file: Path) -> list[str]:
     from judgekit.evaluation import cases
 
     remedy = "name a file of prompts"
-    return [prompt for _place, prompt in cases.lines(file, remedy)]
+    return [prompt for _place, prompt in cases.read_lines(file, remedy)]
 
 
 def _read_answers(
@@ -230,7 +230,7 @@ def _ask_about(
     from judgekit.hooks.relevance import store_answer
 
     for number, (trial, hit) in enumerate(pairs, 1):
-        new_answers_are = counted(number - 1, "new answer is", "new answers are")
+        new_answers_are = format_count(number - 1, "new answer is", "new answers are")
         interruption.set_kept("eval", f"{new_answers_are} kept; run the same command to continue")
 
         _show_pair(trial, hit, f"{number} of {len(pairs)}")
@@ -253,10 +253,10 @@ def _show_pair(trial: PromptTrial, hit: Candidate, place: str) -> None:
 
     (passage_and_text,) = search.list_passages(trial.prompt, [hit])
     best_passage, _ = passage_and_text
-    prompt = short_line(trial.prompt, _MAX_TEXT_CHARS)
-    title = short_line(hit.title, _MAX_TEXT_CHARS)
-    path = short_line(hit.path, _MAX_TEXT_CHARS)
-    passage = short_line(best_passage, _MAX_TEXT_CHARS)
+    prompt = shorten_to_line(trial.prompt, _MAX_TEXT_CHARS)
+    title = shorten_to_line(hit.title, _MAX_TEXT_CHARS)
+    path = shorten_to_line(hit.path, _MAX_TEXT_CHARS)
+    passage = shorten_to_line(best_passage, _MAX_TEXT_CHARS)
     text = f"\n{place}: {prompt}\n  {title} -> {path}\n    {passage}\n"
     question = "  relevant? y/n/skip (s; q stops)"
     typer.echo(output.make_printable(f"{text}{question}"), err=True)
@@ -333,7 +333,7 @@ def _fit_models(
 
 def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport | None) -> None:
     """Print the report for people. `judged` are the hook's figures with a judge, if it's on."""
-    prompts = counted(report["prompts"], "prompt", "prompts")
+    prompts = format_count(report["prompts"], "prompt", "prompts")
     say(f"{prompts}; bar: {report['bar']:.0%} of what is injected is relevant")
     _say_without_judge(report, hook)
     if judged is not None:
@@ -342,7 +342,7 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
 
     say("\n[ ] = exact 95 % confidence interval (Clopper and Pearson)")
     if report["unanswered"]:
-        pairs = counted(report["unanswered"], "pair has", "pairs have")
+        pairs = format_count(report["unanswered"], "pair has", "pairs have")
         warn(f"{pairs} no answer yet; run this in a terminal to answer them")
 
     used_hook = judged or hook
@@ -365,9 +365,9 @@ def _say_hook(title: str, hook: HookReport, prompts: int) -> None:
 
     `prompts` is the number of all prompts, with or without an injection.
     """
-    injections = counted(hook.injected, "injection", "injections")
-    mentions = counted(hook.mentioned, "mention", "mentions")
-    prompts_with_mentions = counted(hook.nudged, "prompt", "prompts")
+    injections = format_count(hook.injected, "injection", "injections")
+    mentions = format_count(hook.mentioned, "mention", "mentions")
+    prompts_with_mentions = format_count(hook.nudged, "prompt", "prompts")
     say(f"\n{title}: {injections}, {mentions} to {prompts_with_mentions}")
 
     of_labels = f" of {hook.precision.of}" if hook.precision else ""
@@ -380,7 +380,7 @@ def _say_best_hits(best_hits: dict[str, Any]) -> None:
     """Print the relevance of the best hits for prompts on which the hook is silent."""
     from judgekit.hooks.trial import Share
 
-    prompts = counted(best_hits["prompts"], "prompt has", "prompts have")
+    prompts = format_count(best_hits["prompts"], "prompt has", "prompts have")
     say(f"\nNothing is injected, and {prompts} a hit that isn't sure enough")
     relevant_share = None
     of_labels = ""
@@ -394,11 +394,11 @@ def _say_best_hits(best_hits: dict[str, Any]) -> None:
 
 def _say_crowded(crowded: list[dict[str, Any]]) -> None:
     """Print the prompts with too many equally good memories, and what to do about it."""
-    prompts = counted(len(crowded), "prompt gets", "prompts get")
+    prompts = format_count(len(crowded), "prompt gets", "prompts get")
     say(f"\n{prompts} nothing, because several memories fit equally well and none stands out:")
     for prompt in crowded[:_MAX_CROWDED]:
-        text = short_line(prompt["prompt"], _MAX_TEXT_CHARS)
-        say(escaped(f"  {text}"))
+        text = shorten_to_line(prompt["prompt"], _MAX_TEXT_CHARS)
+        say(escape_name(f"  {text}"))
         say(f"    {_join_rivals(prompt['memories'])}")
 
     say("If they say the same, merge them, or put `status: superseded` into the header of the old")
@@ -407,7 +407,9 @@ def _say_crowded(crowded: list[dict[str, Any]]) -> None:
 
 def _join_rivals(paths: Sequence[str]) -> str:
     """Join the paths of memories that fit a prompt equally well: the first few, and `and 3 more`."""
-    shown_paths = [escaped(short_line(path, _MAX_TEXT_CHARS)) for path in paths[:_MAX_RIVALS]]
+    shown_paths = [
+        escape_name(shorten_to_line(path, _MAX_TEXT_CHARS)) for path in paths[:_MAX_RIVALS]
+    ]
     more = len(paths) - len(shown_paths)
     if more:
         shown_paths.append(f"and {more} more")
@@ -423,7 +425,7 @@ def _say_effect_of_judge(judge: dict[str, Any]) -> None:
         say_line(f"{change} by the judge", figures)
     say_line("prompts that models judged", f"{judge['prompts']}{describe_cost(judge)}")
     if judge["unjudged"]:
-        prompts = counted(judge["unjudged"], "prompt", "prompts")
+        prompts = format_count(judge["unjudged"], "prompt", "prompts")
         warn(f"models did not decide all about {prompts}: {judge['reason']}")
 
 

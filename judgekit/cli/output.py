@@ -17,7 +17,7 @@ import typer
 
 from judgekit import environment
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.text import counted, escape_ci_commands, escape_for_json, escaped
+from judgekit.text import escape_ci_commands, escape_for_json, escape_name, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -163,7 +163,7 @@ def strip_colours(text: str) -> str:
 
 
 def get_project_path() -> Path:
-    return Path(environment.project_root())
+    return Path(environment.find_project_root())
 
 
 def confirm(question: str, action: str) -> None:
@@ -186,7 +186,7 @@ def read_key() -> str:
 def note_sent(providers: Iterable[str], secrets: int = 0) -> None:
     """Print notes about removed secrets, and about providers used because of a text's author."""
     if secrets:
-        note(f"{counted(secrets, 'secret was', 'secrets were')} removed before sending")
+        note(f"{format_count(secrets, 'secret was', 'secrets were')} removed before sending")
     names = ", ".join(sorted(set(providers)))
     if names:
         why = "used in place of models of the author's family"
@@ -200,7 +200,7 @@ def say_prompts(
     """Print the prompts that would be sent, by tier, model and round."""
     for tier, model, rounds in prompts:
         for messages in rounds:
-            parts = [f"=== {escaped(f'{title}: {tier} ({model})')}"]
+            parts = [f"=== {escape_name(f'{title}: {tier} ({model})')}"]
             for message in messages:
                 parts.append(f"--- {message.role}\n{message.content}")
             say("\n".join(parts))

@@ -82,10 +82,10 @@ def _count_mentions(path: Path, own_word: str = "") -> int:
     # The option is written as `--also FILE` or `--also=FILE`.
     own_words = [own_word, f"--also={own_word}"] if own_word else []
     other_words = [word for word in output.current.command_words if word not in own_words]
-    return sum(_names_file(word, path) for word in other_words)
+    return sum(_mentions_file(word, path) for word in other_words)
 
 
-def _names_file(word: str, path: Path) -> bool:
+def _mentions_file(word: str, path: Path) -> bool:
     """Whether a word of the command line names a file, by itself or as in `--option=FILE`."""
     value = word
     if word.startswith("-"):

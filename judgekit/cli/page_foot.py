@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import judgekit
 from judgekit.cli import output
 from judgekit.evaluation.page import Foot
-from judgekit.text import escaped, short_line
+from judgekit.text import escape_name, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,10 +21,10 @@ def build_foot(notices: Sequence[str] = ()) -> Foot:
 
     `notices` are about the page's data. The notices that the command printed on stderr follow them.
     """
-    command_notices = [escaped(line) for line in output.current.notices]
+    command_notices = [escape_name(line) for line in output.current.notices]
     command = shlex.join(["judgekit", *output.current.command_words])
     return Foot(
         notices=[*notices, *command_notices],
-        command=short_line(command, _MAX_COMMAND_CHARS),
+        command=shorten_to_line(command, _MAX_COMMAND_CHARS),
         versions=[f"judgekit {judgekit.__version__}"],
     )

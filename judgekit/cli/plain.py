@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from judgekit import environment
 from judgekit.errors import Exit, describe_error
 from judgekit.programs import ROOT
-from judgekit.text import encodable, escape_ci_commands, escape_for_json, short_line, visible
+from judgekit.text import (
+    escape_ci_commands,
+    escape_for_json,
+    remove_invisible,
+    replace_surrogates,
+    shorten_to_line,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +94,7 @@ def _search(arguments: Sequence[str]) -> int:
         roots.append(folder)
 
     # Search the stores, or run the user's search program.
-    project = environment.project_root()
+    project = environment.find_project_root()
     configured, notes = settings.load(project)
     search_options: dict[str, Any] = {
         "project": project,
@@ -117,10 +123,10 @@ def _search(arguments: Sequence[str]) -> int:
     if options.json:
         reasons = [reason for reason in (ranked.degraded, missing_judge) if reason]
         record = {
-            "query": encodable(options.query),
+            "query": replace_surrogates(options.query),
             "mode": options.mode,
             "degraded": "; ".join(reasons) or None,
-            "results": [candidate.shown() for candidate in ranked.candidates],
+            "results": [candidate.build_result_fields() for candidate in ranked.candidates],
             "duration_ms": round((time.perf_counter() - started) * 1000),
         }
 
@@ -157,14 +163,15 @@ def _build_parser() -> _Parser:
 
 def _print_candidate(candidate: Candidate) -> None:
     """Print a candidate's title, place and confidence, and its section if known."""
-    title = short_line(candidate.title, 200)
+    title = shorten_to_line(candidate.title, 200)
     if candidate.status:
         title = f"{title} ({candidate.status}: not in force any more)"
-    place = candidate.append_line_number(short_line(candidate.path, 400))  # as in `notes.md:12`
+    # As in `notes.md:12`.
+    place = candidate.append_line_number(shorten_to_line(candidate.path, 400))
     confidence = _describe_confidence(candidate)
     _print(escape_ci_commands(f"{title}\n    {place}  ({confidence})"))
 
-    section = short_line(candidate.name_section(), 200)
+    section = shorten_to_line(candidate.name_section(), 200)
     if section:
         _print(escape_ci_commands(f"    in {section}"))
 
@@ -186,7 +193,7 @@ def explain_refusal(roots: Sequence[str], *, judge: bool) -> str:
 
     # Users may allow an agent to run any command that starts with `judgekit search --no-judge` without
     # asking them. So such a command mustn't read outside the project.
-    project = os.path.realpath(environment.project_root())
+    project = os.path.realpath(environment.find_project_root())
     for root in roots:
         if _is_outside(root, project):
             return f"--no-judge --root {root}: outside the project; remove --no-judge to search it"
@@ -217,5 +224,5 @@ def _print(text: str) -> None:
 
 
 def _warn(line: str) -> None:
-    text = escape_ci_commands(f"judgekit: {visible(line)}\n")
+    text = escape_ci_commands(f"judgekit: {remove_invisible(line)}\n")
     sys.stderr.write(text.encode("ascii", "backslashreplace").decode())

@@ -13,7 +13,7 @@ from judgekit.cli import progress
 from judgekit.cli.formats.table import describe_cost_source
 from judgekit.cli.output import get_project_path, note, say, warn
 from judgekit.errors import Exit, UsageError
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +28,9 @@ app = typer.Typer(no_args_is_help=True, help="Providers of models.")
 @app.command("list")
 def list_() -> None:
     """List providers in the order of use, and why each can or cannot be used here."""
-    from judgekit.providers.resolve import provider_report
+    from judgekit.providers.resolve import list_provider_states
 
-    states = provider_report(os.environ, _build_panel_request())
+    states = list_provider_states(os.environ, _build_panel_request())
     width = max(len(state.name) for state in states)
     _say_providers(states, width)
     _say_models_by_author(width)
@@ -51,7 +51,7 @@ def _say_models_by_author(width: int) -> None:
     from judgekit.judging import panel
 
     project = get_project_path()
-    for family, tiers in panel.by_author(settings.load(project), project):
+    for family, tiers in panel.list_tiers_by_author(settings.load(project), project):
         is_for_any_author = not family  # the family is "" for these
         title = "asked" if is_for_any_author else f"texts by {family}"
         models = list_models(tiers)
@@ -94,7 +94,9 @@ def check(
     if name is not None:
         profile = registry.find(name)
         if not request.allows(profile):
-            remedy = f"add {profile.provider} to providers.allow in {settings.user_file()}"
+            remedy = (
+                f"add {profile.provider} to providers.allow in {settings.get_user_config_path()}"
+            )
             raise UsageError(f"{name} is not allowed: {remedy}")
         models = list_named_models(profile, request)
         request = replace(request, models=models, allowed_providers=[profile.provider])
@@ -146,7 +148,7 @@ def _fetch_local_model() -> None:
 
     # A file outside judgekit's folder of models belongs to the user, so don't touch it.
     path = _find_local_model(name)
-    belongs_to_user = path is not None and path.parent != local.folder()
+    belongs_to_user = path is not None and path.parent != local.get_models_folder()
     if not belongs_to_user:
         fetch_model(name)  # also repairs a damaged model
 
@@ -176,7 +178,7 @@ def _check_shared_judge() -> Exit | None:
         warn(str(error))
         return Exit.HUMAN_NEEDED
 
-    rubrics = counted(rubric_count, "rubric", "rubrics")
+    rubrics = format_count(rubric_count, "rubric", "rubrics")
     answer = f"takes the token and has {rubrics}"
     say(f"{'shared judge':<18} {server.url}: {answer}; documents are judged there")
     return Exit.ACCEPTED
@@ -223,4 +225,4 @@ def _build_panel_request() -> PanelRequest:
     from judgekit.config import settings
     from judgekit.judging import panel
 
-    return panel.requested_panel(settings.load(get_project_path()))
+    return panel.collect_panel_request(settings.load(get_project_path()))

@@ -158,10 +158,10 @@ def _load_rubric(name: str | None, options: Mapping[str, Any]) -> ScoreRubric:
     from judgekit.judging import service
     from judgekit.judging.request import JudgeRequest
 
-    project = Path(environment.project_root())
+    project = Path(environment.find_project_root())
     check_arguments("assert_accepted", rubric=name)
     request = JudgeRequest(rubric=name)
-    loaded = service.rubric(settings.load(project), project, request)
+    loaded = service.load_rubric(settings.load(project), project, request)
     # Requests to judge a text have no other kind.
     rubric = cast("ScoreRubric", loaded.rubric)
     _check_needs(rubric, options)
@@ -254,12 +254,12 @@ def _record(file: Path, judge: Callable[..., Verdict]) -> Verdict:
 def _fail_unrecorded(request: pytest.FixtureRequest, text: str, missing: str) -> NoReturn:
     """Fail the test, and say how to record what's missing."""
     __tracebackhide__ = True
-    from judgekit.text import short_line
+    from judgekit.text import shorten_to_line
 
     remedy = (
         f"run pytest {_RECORD_FLAG} {_get_relative_folder(request.config)} where a model is set up"
     )
-    pytest.fail(f"the text {short_line(text, 60)!r} was not recorded: {missing}; {remedy}")
+    pytest.fail(f"the text {shorten_to_line(text, 60)!r} was not recorded: {missing}; {remedy}")
 
 
 def _get_relative_folder(config: pytest.Config) -> Path:
@@ -300,7 +300,7 @@ def _describe_failure(verdict: Verdict, text: str, rubric: ScoreRubric) -> str:
     """Describe what the scores must be, what they are, and the text, for a failed test's report."""
     from judgekit.cli import output
     from judgekit.cli.formats.table import render_verdict
-    from judgekit.text import short_line
+    from judgekit.text import shorten_to_line
 
     mode: ScoreMode = getattr(rubric.modes, verdict.mode)
     condition = _describe_condition(mode.accept)
@@ -308,7 +308,7 @@ def _describe_failure(verdict: Verdict, text: str, rubric: ScoreRubric) -> str:
     lines = [
         f"{verdict.verdict}; to be accepted, {condition}",
         f"    {details}",
-        f"    text: {short_line(text, 200)}",
+        f"    text: {shorten_to_line(text, 200)}",
     ]
     return output.make_printable("\n".join(lines))
 
@@ -325,19 +325,19 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Print how many verdicts there are and their cost, and why any tests weren't judged."""
-    from judgekit.text import counted
+    from judgekit.text import format_count
 
     properties = _collect_properties(terminalreporter)
     verdicts = [value for name, value in properties if name == _VERDICT_PROPERTY]
     cost = sum(value for name, value in properties if name == _COST_PROPERTY)
     if verdicts or cost:  # models can also cost money without reaching a verdict
-        count = counted(len(verdicts), "verdict", "verdicts")
+        count = format_count(len(verdicts), "verdict", "verdicts")
         cost_text = _describe_cost(properties, cost, config)
         terminalreporter.write_line(f"judgekit: {count}, {cost_text}")
 
     reasons = [value for name, value in properties if name == _NOT_JUDGED_PROPERTY]
     if reasons:
-        tests = counted(len(reasons), "test", "tests")
+        tests = format_count(len(reasons), "test", "tests")
         terminalreporter.write_line(f"judgekit: {tests} not judged: {_list_reasons(reasons)}")
 
 

@@ -15,8 +15,8 @@ from judgekit.cli.output import note, say, warn
 from judgekit.cli.output_files import refuse_input, write_file
 from judgekit.cli.row_options import Id, Map
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.evaluation.page import Cell, Figure, Row, Section, Table, shares
-from judgekit.text import counted, encodable, escaped
+from judgekit.evaluation.page import Cell, Figure, Row, Section, Table, build_share_table
+from judgekit.text import escape_name, format_count, replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -126,7 +126,7 @@ def report(
     also_files = formats.read_also(also)
 
     # Open the results.
-    first = files.results(_open_rows(results[0]), columns)
+    first = files.open_results(_open_rows(results[0]), columns)
     if also_files or format_ not in ("table", "json"):
         first.keep_stream()
     if sample is not None:
@@ -194,7 +194,7 @@ def report(
     formats.write_also(also_files, lambda renderer: renderer.render_report(row_results))
     formats.print_report("json" if as_json else format_, row_results)
     for line in missed:
-        warn(escaped(line))
+        warn(escape_name(line))
     return Exit.REJECTED if missed else Exit.ACCEPTED
 
 
@@ -295,7 +295,7 @@ def _open_rows(path: str) -> Rows:
     complete_path = find_complete_results(path)
     rows = open_rows(complete_path, sys.stdin.buffer, Reading(listener=note))
     if complete_path != path:
-        rows.name = encodable(path)  # messages name the given file
+        rows.name = replace_surrogates(path)  # messages name the given file
     return rows
 
 
@@ -311,9 +311,9 @@ def _describe_worsening(base_file: str, name: str, file: str, columns: NamedColu
 
 def _read_words(path: str, columns: NamedColumns) -> dict[str, str]:
     """Read the verdicts in a results file, by id."""
-    from judgekit.data.labels import results
+    from judgekit.data.labels import open_results
 
-    rows = results(_open_rows(path), columns)
+    rows = open_results(_open_rows(path), columns)
     return {row.row_id: row.verdict for row in rows}
 
 
@@ -321,14 +321,14 @@ def _read_second(
     path: str | None, page_rows: PageRows | None, columns: NamedColumns
 ) -> tuple[str, Mapping[str, str]] | None:
     """Return the second results' name and their verdicts by id; None if there are none."""
-    from judgekit.data.labels import results
+    from judgekit.data.labels import open_results
 
     # The page has already read them, and standard input can only be read once.
     if page_rows is not None and page_rows.second_results is not None:
         return page_rows.second_results.file, page_rows.second_results.verdict_by_id
     if path is None:
         return None
-    rows = results(_open_rows(path), columns)
+    rows = open_results(_open_rows(path), columns)
     return rows.name, {row.row_id: row.verdict for row in rows}
 
 
@@ -344,9 +344,9 @@ def _draw_sample(
     sheet = labels or _name_label_sheet(results.name)
     refuse_input(Path(sheet))
     added, total = add_sample(results, sheet, count, columns)
-    say(escaped(f"{sheet}: {counted(added, 'row', 'rows')} added, {total} in all"))
+    say(escape_name(f"{sheet}: {format_count(added, 'row', 'rows')} added, {total} in all"))
     say("Write accept, improve or reject into the column label of each row. Then run:")
-    say(escaped(f"  judgekit report {file} --labels {sheet}"))
+    say(escape_name(f"  judgekit report {file} --labels {sheet}"))
 
 
 def _name_label_sheet(results_name: str) -> str:
@@ -375,9 +375,9 @@ def _read_labels(path: str | None, results: ResultFile, columns: NamedColumns) -
 def _describe_results(results: ResultsReport) -> str:
     """Describe the number of rows with each verdict, and the cost."""
     words = ", ".join(f"{count:,} {word}" for word, count in results.verdicts.items())
-    parts = [f"{counted(results.rows, 'row', 'rows')}: {words}"]
+    parts = [f"{format_count(results.rows, 'row', 'rows')}: {words}"]
     if results.undetermined:
-        count = counted(results.undetermined, "without a verdict is", "without a verdict are")
+        count = format_count(results.undetermined, "without a verdict is", "without a verdict are")
         parts.append(f"{count} left out of all rates")
 
     has_calls = bool(results.tiers)
@@ -419,10 +419,10 @@ def _build_group_figures(groups: Sequence[Group]) -> list[Figure]:
             continue
 
         name = group.value or "(no value)"
-        note = f"of {counted(group.rows, 'row', 'rows')}, as judged"
+        note = f"of {format_count(group.rows, 'row', 'rows')}, as judged"
         figures.append(Figure(name, rate.judged, rate.judged_interval, note))
         if rate.corrected is not None:
-            note = f"corrected, with {counted(rate.labels, 'label', 'labels')}"
+            note = f"corrected, with {format_count(rate.labels, 'label', 'labels')}"
             figures.append(Figure(name, rate.corrected, rate.interval, note))
 
     return figures
@@ -433,14 +433,16 @@ def _build_sections(results: ResultsReport) -> list[Section]:
     sections = [Section(_RATES, [_build_figures(results), *_write_notes(results)])]
     labelled = results.labelled
     if labelled and labelled.confusion:
-        sections.append(Section("Labels and verdicts", [shares("labelled", labelled.confusion)]))
+        sections.append(
+            Section("Labels and verdicts", [build_share_table("labelled", labelled.confusion)])
+        )
     if results.matrix:
         title = "How often the text of the row is better than that of the column"
         sections.append(Section(title, [_build_win_table(results)]))
     if results.groups:
         sections.append(Section(f"By {results.column}", [_build_group_table(results)]))
     if results.dimensions:
-        sections.append(Section("Scores", [shares("dimension", results.dimensions)]))
+        sections.append(Section("Scores", [build_share_table("dimension", results.dimensions)]))
     if results.tiers:
         sections.append(Section("Tiers", [_build_tier_table(results)]))
     return sections + _build_row_sections(results)
@@ -474,7 +476,7 @@ def _build_accept_figures(rate: CorrectedRate) -> list[Figure]:
     """Build the figures of the accept rate: as judged, and corrected by labels if there are any."""
     figures = [Figure("accept rate, as judged", rate.judged, rate.judged_interval)]
     if rate.corrected is not None:
-        note = f"with {counted(rate.labels, 'label', 'labels')}"
+        note = f"with {format_count(rate.labels, 'label', 'labels')}"
         figures.append(Figure("accept rate, corrected", rate.corrected, rate.interval, note))
     return figures
 
@@ -482,7 +484,7 @@ def _build_accept_figures(rate: CorrectedRate) -> list[Figure]:
 def _build_agreement_figures(labelled: Labelled, prefix: str = "") -> list[Figure]:
     """Build the figures for agreement with labels, with a `prefix` for their names."""
     agreement = {"agreement with labels": labelled.accuracy, "Cohen's kappa": labelled.kappa}
-    note = f"of {counted(labelled.labels, 'label', 'labels')}"
+    note = f"of {format_count(labelled.labels, 'label', 'labels')}"
     figures = []
     for name, interval in agreement.items():
         if interval:
@@ -503,7 +505,7 @@ def _build_second_figures(results: ResultsReport, difference: Difference) -> lis
         _, second_name = report_page.shorten_names(results.file, difference.file)
         figures += _build_agreement_figures(results.labelled_second, f"{second_name}: ")
     if difference.interval:
-        note = f"of {counted(difference.rows, 'row', 'rows')} in both"
+        note = f"of {format_count(difference.rows, 'row', 'rows')} in both"
         figures.append(report_page.build_difference(results.file, difference, note))
     return figures
 
@@ -521,9 +523,9 @@ def _write_notes(results: ResultsReport) -> list[str]:
         notes += _write_difference_notes(results.difference)
 
     for judge, count in results.judged_by.items():
-        notes.append(f"Judged by {judge}: {counted(count, 'row', 'rows')}.")
+        notes.append(f"Judged by {judge}: {format_count(count, 'row', 'rows')}.")
     for error, count in results.errors.items():
-        notes.append(f"No verdict for {counted(count, 'row', 'rows')}: {error}.")
+        notes.append(f"No verdict for {format_count(count, 'row', 'rows')}: {error}.")
     return notes
 
 
@@ -539,7 +541,7 @@ def _write_label_notes(labelled: Labelled) -> list[str]:
     if labelled.unmatched:
         notes.append(_describe_mismatch(labelled.unmatched, "labels"))
     elif labelled.left_out:
-        left_out = counted(labelled.left_out, "label", "labels")
+        left_out = format_count(labelled.left_out, "label", "labels")
         notes.append(f"{left_out} left out: no row with this id has a verdict.")
     return notes
 
@@ -563,7 +565,7 @@ def _write_difference_notes(difference: Difference) -> list[str]:
     has_unpaired_rows = bool(difference.only_first or difference.only_second)
     if not has_unpaired_rows:
         return []
-    rows = counted(difference.only_first, "row", "rows")
+    rows = format_count(difference.only_first, "row", "rows")
     only_first = f"{rows} that only the first results have"
     return [f"Left out of the difference: {only_first}, {difference.only_second} of the second."]
 

@@ -6,9 +6,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.cli.page_foot import build_foot
-from judgekit.evaluation.page import INTERVALS, Section, page, points
+from judgekit.evaluation.page import INTERVALS, Section, format_points, render_page
 from judgekit.evaluation.page import Difference as DifferenceFigure
-from judgekit.text import counted, short_line
+from judgekit.text import format_count, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ def shorten_names(first: str, second: str) -> tuple[str, str]:
     if first_name == second_name:
         first_name = first
         second_name = second
-    return short_line(first_name, _NAME_CHARS), short_line(second_name, _NAME_CHARS)
+    return shorten_to_line(first_name, _NAME_CHARS), shorten_to_line(second_name, _NAME_CHARS)
 
 
 class PageSource(NamedTuple):
@@ -74,11 +74,11 @@ def _read_second_results(
     The name tells the two apart on the page, so it's "" without second results.
     """
     from judgekit.data import page_rows
-    from judgekit.data.labels import results
+    from judgekit.data.labels import open_results
 
     if source.second_path is None:
         return "", None
-    second_rows = results(open_rows(source.second_path), source.columns)
+    second_rows = open_results(open_rows(source.second_path), source.columns)
     first_name, second_name = shorten_names(source.results.name, second_rows.name)
     return first_name, page_rows.read_second_results(second_rows, second_name)
 
@@ -103,7 +103,7 @@ def write_page(
     notices: Sequence[str],
 ) -> str:
     """Write the page of a report."""
-    return page(
+    return render_page(
         f"Results of {summary.file}",
         about,
         sections,
@@ -132,12 +132,12 @@ def describe_headline(summary: ResultsReport) -> str:
     difference = summary.difference
     if difference is not None and difference.interval is not None:
         figure = build_difference(summary.file, difference)
-        low, high = map(points, difference.interval.bounds)
-        parts.append(f"{figure.name}: {points(figure.value)} points ({low} to {high})")
+        low, high = map(format_points, difference.interval.bounds)
+        parts.append(f"{figure.name}: {format_points(figure.value)} points ({low} to {high})")
 
     if summary.undetermined:
         parts.append(f"{summary.undetermined:,} undetermined")
-    return "; ".join(parts) or counted(summary.rows, "row", "rows")
+    return "; ".join(parts) or format_count(summary.rows, "row", "rows")
 
 
 def _describe_wins(win_rates: Mapping[str, WinRate]) -> str:

@@ -226,7 +226,7 @@ class DataOptions(NamedTuple):
         """Whether an option is given that's only for rows, as all of these are except `--out`."""
         return self._replace(out=None) != DataOptions()
 
-    def reading(self) -> sources.Reading:
+    def build_reading(self) -> sources.Reading:
         """Build the options for reading rows; raises `UsageError` for an invalid encoding or delimiter."""
         if self.encoding is not None and not _is_text_encoding(self.encoding):
             problem = "no encoding of this name; use one such as utf-8, utf-16 or cp1252"

@@ -110,7 +110,7 @@ class RowPrinter:
     def _read_results(self, name: str) -> RowResults | None:
         """Read the results in OUT, or the stored ones; None if there are none."""
         from judgekit.cli.report import summarise_results
-        from judgekit.data.labels import results
+        from judgekit.data.labels import open_results
         from judgekit.data.results import find_complete_results
         from judgekit.data.rows import open_rows
 
@@ -121,7 +121,7 @@ class RowPrinter:
         no_stdin = io.BytesIO()  # results don't come from standard input
         rows = open_rows(find_complete_results(path), no_stdin)
         rows.name = name
-        return summarise_results(results(rows), worst=self._printing.worst_row_count)
+        return summarise_results(open_results(rows), worst=self._printing.worst_row_count)
 
     def _find_row_file(self) -> str | None:
         """Return the path of the stored rows, or else of OUT; None without any rows."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from judgekit.errors import UsageError
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,9 @@ def summarise_run(
         *_describe_labels(run),
     ]
     if run.thought_count:
-        parts.append(f"{counted(run.thought_count, '<think> block', '<think> blocks')} left out")
+        parts.append(
+            f"{format_count(run.thought_count, '<think> block', '<think> blocks')} left out"
+        )
     if others:
         by_judge = ", ".join(f"{number:,} by {judge}" for judge, number in others.items())
         parts.append(f"rows that this run did not come to: {by_judge}")
@@ -66,9 +68,9 @@ def _count_done_rows(run: DatasetRun, others: Mapping[str, int]) -> str:
     """Count the rows judged or reused: "3 rows", or with others in OUT, "3 of 5 rows"."""
     done = run.judged_count + run.kept_count
     if not others:
-        return counted(done, "row", "rows")
+        return format_count(done, "row", "rows")
     in_out = done + sum(others.values())
-    return f"{done:,} of {counted(in_out, 'row', 'rows')}"
+    return f"{done:,} of {format_count(in_out, 'row', 'rows')}"
 
 
 def _explain_unjudged_rows(run: DatasetRun, total: int | None, *, is_settled: bool) -> str:
@@ -76,7 +78,7 @@ def _explain_unjudged_rows(run: DatasetRun, total: int | None, *, is_settled: bo
     done = run.judged_count + run.kept_count
     if total == done:
         return ""
-    remaining_rows = "the rest" if total is None else counted(total - done, "row", "rows")
+    remaining_rows = "the rest" if total is None else format_count(total - done, "row", "rows")
     return _explain_end(run, remaining_rows, is_settled=is_settled)
 
 
@@ -106,10 +108,10 @@ def _count_verdicts(run: DatasetRun, order: Sequence[str]) -> str:
 
 def _describe_labels(run: DatasetRun) -> list[str]:
     """Describe how many labels agree with the verdicts, and how many were left out, with reasons."""
-    from judgekit.evaluation.labels import agreement
+    from judgekit.evaluation.labels import count_agreements
 
     try:
-        agreed, compared, left_out = agreement(run.label_verdict_counts)
+        agreed, compared, left_out = count_agreements(run.label_verdict_counts)
     except UsageError as error:
         # Don't fail: the verdicts are valid, and `report` can compare the labels with other options.
         return [f"labels not compared: {error}"]
@@ -150,9 +152,9 @@ def _describe_spending(run: DatasetRun) -> str:
 def describe_progress(run: DatasetRun, total: int | None, started: float) -> str:
     """Describe a run's progress: rows, verdicts, speed and cost so far."""
     done = run.judged_count + run.kept_count
-    rows = counted(done, "row", "rows")
+    rows = format_count(done, "row", "rows")
     if total is not None:
-        rows = f"{done:,} of {counted(total, 'row', 'rows')}"
+        rows = f"{done:,} of {format_count(total, 'row', 'rows')}"
     verdicts = _count_verdicts(run, _WORST_FIRST) or "no verdict yet"
     if run.waits_for:
         return f"{rows}: {verdicts}, {describe_cost(run)}; waiting for {run.waits_for}"

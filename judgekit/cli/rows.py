@@ -21,7 +21,7 @@ from judgekit.cli.row_options import DEFAULT_EXIT_ON, DataOptions, ExitOn, choos
 from judgekit.cli.row_printing import Printing, RowPrinter
 from judgekit.cli.row_summary import describe_progress, summarise_run
 from judgekit.errors import Exit, UsageError
-from judgekit.text import counted, escaped
+from judgekit.text import escape_name, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -78,7 +78,7 @@ def judge_rows(
     from judgekit.evaluation.conditions import parse_condition
     from judgekit.judging.request import JudgeRequest
 
-    project = Path(environment.project_root())
+    project = Path(environment.find_project_root())
     request = JudgeRequest(**request_fields)
     if options.batch and request.deadline is not None:
         raise UsageError("--batch: a batch takes up to a day; leave --deadline out")
@@ -130,7 +130,7 @@ def judge_rows(
         results=results.Results(printer.add_line),
         max_cost_usd=request.max_cost_usd,
         run_name=options.run,
-        find_label=partial(row_options.expected, matched),
+        find_label=partial(row_options.read_expected_label, matched),
     )
 
     job = _Job(
@@ -161,7 +161,7 @@ def _open_source(options: DataOptions, columns: Mapping[str, str]) -> Rows:
     assert options.data is not None  # noqa: S101 - the callers have checked it
     if options.other_data is not None:
         return _open_joined(options, columns)
-    return open_rows(options.data, sys.stdin.buffer, options.reading())
+    return open_rows(options.data, sys.stdin.buffer, options.build_reading())
 
 
 def _build_row_options(
@@ -210,7 +210,7 @@ def _open_joined(options: DataOptions, columns: Mapping[str, str]) -> Rows:
 
     assert options.data is not None, "the first file"  # noqa: S101
     assert options.other_data is not None, "called only for two files"  # noqa: S101
-    reading = options.reading()
+    reading = options.build_reading()
     first = open_rows(options.data, sys.stdin.buffer, reading)
     second = open_rows(options.other_data, sys.stdin.buffer, reading)
     return JoinedRows(first, second, columns, options.id, reading)
@@ -220,7 +220,7 @@ def _note_missing_key() -> None:
     """Print a note if results can't be signed, because a second run won't trust them then."""
     from judgekit.data import seals
 
-    has_key = seals.state_key() is not None
+    has_key = seals.get_state_key() is not None
     if has_key:
         return
     path = Path(environment.STATE_KEY.path())
@@ -296,7 +296,7 @@ def _judge_here(job: _Job) -> _Outcome:
             return _judge_all(job, results, _make_runner(job, new_rows), total)
 
         outcome = _judge_all(job, results, promised_run, total)
-        agreement = promised_run.tally().sum_up()
+        agreement = promised_run.tally_effects().sum_up()
         if agreement is None:  # no rows were judged under the promise
             return outcome
         return outcome._replace(lines=agreement.describe())
@@ -342,7 +342,7 @@ def _judge_until(job: _Job, results: Results) -> _Outcome:
         total=len(until_job.rows),
         is_interrupted=is_interrupted,
         seconds=seconds,
-        unreached_count_by_judge=results.others(),
+        unreached_count_by_judge=results.count_other_rows(),
         lines=[run.answer.describe()],
         answer=run.answer,
     )
@@ -369,10 +369,10 @@ def _build_until_job(job: _Job) -> UntilJob:
 
 def _judge_all(job: _Job, results: Results, runner: Runner, total: int | None) -> _Outcome:
     """Judge all rows without a verdict, and write their results."""
-    judge = partial(runner, job.dataset_run.pending(), job.dataset_run.on_record)
+    judge = partial(runner, job.dataset_run.yield_pending_rows(), job.dataset_run.write_result)
     is_interrupted, seconds = _judge_with_progress(judge, job.dataset_run, total)
     results.write_out()
-    return _Outcome(results.name, total, is_interrupted, seconds, results.others())
+    return _Outcome(results.name, total, is_interrupted, seconds, results.count_other_rows())
 
 
 def _report_outcome(job: _Job, outcome: _Outcome) -> int:
@@ -395,7 +395,7 @@ def _report_outcome(job: _Job, outcome: _Outcome) -> int:
 def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None:
     """Print where texts were sent, why rows have no verdict, and why a run was given up."""
     output.note_sent(work.substitute_providers, work.redacted_count)
-    output.note(*work.deciders.notes(task))
+    output.note(*work.deciders.write_notes(task))
     doubled_models = work.describe_doubled_models()
     # This recommends --depth, which `compare` doesn't have.
     if doubled_models is not None and task == "judge":
@@ -403,11 +403,11 @@ def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None
 
     if work.first_failure:
         more = f" (and {work.failure_count - 1:,} more)" if work.failure_count > 1 else ""
-        warn(escaped(f"{work.first_failure}{more}"))
+        warn(escape_name(f"{work.first_failure}{more}"))
     if work.problem:
-        warn(escaped(str(work.problem)))
+        warn(escape_name(str(work.problem)))
     if work.gave_up:
-        warn(str(work.error_of_given_up()))
+        warn(str(work.build_given_up_error()))
 
 
 def _summarise_outcome(job: _Job, outcome: _Outcome, *, is_interrupted: bool) -> str:
@@ -475,13 +475,13 @@ def _make_promised_run(job: _Job) -> PromisedRun | None:
 
 def _make_deep_batch_runner(job: _Job, limit_usd: float | None, is_first: bool) -> BatchRunner:
     """Build a batch runner that asks only the deep tier, for at most `limit_usd`."""
-    from judgekit.data.promised import only_deep
+    from judgekit.data.promised import limit_to_deep
 
     request = job.request.model_copy(update={"max_cost_usd": limit_usd})
     runner = _make_batch_runner(job)
     # A fresh runner replaces the list of submitted batches, so the later rounds of a run can't be fresh.
     is_fresh = runner.is_fresh and is_first
-    return replace(runner, request=request, adapt=only_deep, is_fresh=is_fresh)
+    return replace(runner, request=request, adapt=limit_to_deep, is_fresh=is_fresh)
 
 
 def _make_runner(job: _Job, new_rows: int) -> Runner:
@@ -498,15 +498,15 @@ def _make_runner(job: _Job, new_rows: int) -> Runner:
     # A file's rows are there at once; a stream's may have to be waited for.
     never_blocks = bool(job.source.paths)
     if job.variants is not None:
-        return job.variants.runner(job.project, jobs, never_blocks=never_blocks)
+        return job.variants.build_runner(job.project, jobs, never_blocks=never_blocks)
 
     # For many rows, the engine takes more CPU than this process.
     has_few_rows = new_rows < runners.MANY_ROWS
     if job.run_options.uses_engine and has_few_rows:
-        return runners.by_engine(
+        return runners.build_engine_runner(
             job.task, job.project, job.request, jobs, note, never_blocks=never_blocks
         )
-    return runners.here(job.project, job.request, jobs, never_blocks=never_blocks)
+    return runners.build_local_runner(job.project, job.request, jobs, never_blocks=never_blocks)
 
 
 def _make_batch_runner(job: _Job) -> BatchRunner:
@@ -556,7 +556,7 @@ def _judge_on_ray(job: _Job) -> _Outcome:
     options = job.options
     assert options.data is not None and options.out is not None  # noqa: S101, PT018 - `check` made sure
     jobs = job.run_options.jobs
-    with on_ray.connected(options.ray_address):
+    with on_ray.connect_to_cluster(options.ray_address):
         run = on_ray.RayRun(
             job.dataset_run, options.data, options.out, job.project, job.request, jobs
         )
@@ -575,7 +575,7 @@ def _show_prompt(task: str, dataset: Dataset, project: Path, request: JudgeReque
 
     for row in _read_rows(dataset):
         if row.subject is not None:
-            prompts = service.prompts(row.subject, project, request)
+            prompts = service.build_prompts(row.subject, project, request)
             output.say_prompts(f"{task} row {row.row_id}", prompts)
             break
     return Exit.ACCEPTED
@@ -583,12 +583,12 @@ def _show_prompt(task: str, dataset: Dataset, project: Path, request: JudgeReque
 
 def _read_rows(dataset: Dataset) -> Iterator[PendingRow]:
     """Yield a dataset's rows; raises `InputError` at the first one that can't be read."""
-    from judgekit.data.dataset import unreadable_error
+    from judgekit.data.dataset import build_unreadable_error
     from judgekit.data.sources import UnreadableRow
 
     for row in dataset:
         if isinstance(row, UnreadableRow):
-            raise unreadable_error(dataset.name, row, more=0)
+            raise build_unreadable_error(dataset.name, row, more=0)
         yield row
 
 
@@ -656,9 +656,11 @@ class _NewSubjects:
         """Describe how many rows were omitted, with a line for each reason."""
         lines = []
         if self._with_result:
-            lines.append(f"{counted(self._with_result, 'row has', 'rows have')} a result already")
+            lines.append(
+                f"{format_count(self._with_result, 'row has', 'rows have')} a result already"
+            )
         if self._unjudgeable:
-            lines.append(f"{counted(self._unjudgeable, 'row', 'rows')} cannot be judged")
+            lines.append(f"{format_count(self._unjudgeable, 'row', 'rows')} cannot be judged")
         return lines
 
 

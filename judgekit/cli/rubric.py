@@ -17,7 +17,7 @@ from judgekit.cli.output import emit, get_project_path, note, say, warn
 from judgekit.cli.progress import count_to
 from judgekit.config import MODES, ModeName
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
-from judgekit.text import counted, short_line
+from judgekit.text import format_count, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -93,9 +93,9 @@ def show(
     """Print a rubric."""
     loaded = _load_rubric(reference)
     if prompt:
-        from judgekit.judging.questions import question_of
+        from judgekit.judging.questions import get_question_class
 
-        say(question_of(loaded.rubric).agent_text(loaded.rubric, mode))
+        say(get_question_class(loaded.rubric).write_agent_text(loaded.rubric, mode))
     else:
         say(loaded.path.read_text(encoding="utf-8").rstrip())
 
@@ -150,7 +150,7 @@ def check(
 
         loaded, cases, wrong = checked
         if not as_json:
-            count = counted(len(cases), "labelled case", "labelled cases")
+            count = format_count(len(cases), "labelled case", "labelled cases")
             summary = f"is valid, {count}, SHA-256 {loaded.sha256}"
             say(f"{loaded.path}: {loaded.rubric.ref} {summary}")
 
@@ -255,7 +255,7 @@ def _say_agreement(mode: ModeName, trials: Sequence[Tried], at_least: float) -> 
     """
     from judgekit.evaluation import runner
 
-    agreement = runner.agreement(trials)
+    agreement = runner.count_agreements(trials)
     if agreement.share is None:
         _warn_undecided(mode, trials)
         return Exit.HUMAN_NEEDED
@@ -295,7 +295,7 @@ def _judge_wrong_texts(
     from judgekit.evaluation import runner
 
     progress = count_to(len(wrong), "wrong texts")
-    leniency = runner.leniency(loaded, wrong, mode, get_project_path(), progress)
+    leniency = runner.measure_leniency(loaded, wrong, mode, get_project_path(), progress)
     for judge, accepted_by_kind in leniency.items():
         if as_json:
             _emit_leniency(mode, judge, accepted_by_kind)
@@ -348,14 +348,14 @@ def _judge_repeatedly(
 
     opinions = _ask_repeatedly(loaded, cases, mode, times)
     # The report also needs the result that all tiers reach together.
-    judged_cases = opinions.with_course(loaded.rubric, mode)
+    judged_cases = opinions.add_combined_result(loaded.rubric, mode)
     measured = report.report(judged_cases, loaded.rubric.ref, loaded, mode)
     say_judges(measured, as_json=as_json)
 
     code = Exit.ACCEPTED
     if keep:
         code = keep_noise(measured, opinions.judge)
-    unanswered = runner.unanswered(opinions.cases)
+    unanswered = runner.describe_unanswered(opinions.cases)
     if unanswered is not None:
         code = warn_unanswered(unanswered)
     return code
@@ -429,10 +429,10 @@ def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | Non
     modes = (mode,) if mode else MODES
     old_trials = runner.judge_cases(old, cases, get_project_path(), modes=modes)
     new_trials = runner.judge_cases(new, cases, get_project_path(), modes=modes)
-    for old_verdict, tried in runner.flips(old_trials, new_trials):
+    for old_verdict, tried in runner.find_flips(old_trials, new_trials):
         _say_flip(old_verdict, tried)
 
-    count = counted(len(cases), "case", "cases")
+    count = format_count(len(cases), "case", "cases")
     for one_mode in modes:
         old_share = _describe_share_as_labelled(old_trials, one_mode)
         new_share = _describe_share_as_labelled(new_trials, one_mode)
@@ -456,7 +456,7 @@ def _describe_share_as_labelled(trials: Sequence[Tried], mode: ModeName) -> str:
     from judgekit.evaluation import runner
 
     trials_in_mode = [tried for tried in trials if tried.mode == mode]
-    share = runner.agreement(trials_in_mode).share
+    share = runner.count_agreements(trials_in_mode).share
     return "none decided" if share is None else f"{share.value:.0%}"
 
 
@@ -511,11 +511,11 @@ def import_(
     added = sum(len(new_terms) for new_terms in added_terms.values())
     left_out = left_out_counts.total()
     known = len(pairs) - added - left_out
-    say(f"{loaded.path}: {counted(added, 'term', 'terms')} added, {known} known")
+    say(f"{loaded.path}: {format_count(added, 'term', 'terms')} added, {known} known")
 
     for dimension, count in left_out_counts.items():
-        problem = f"no dimension {short_line(dimension, 100)!r} in {loaded.rubric.ref}"
-        warn(f"{problem}: {counted(count, 'term', 'terms')} left out")
+        problem = f"no dimension {shorten_to_line(dimension, 100)!r} in {loaded.rubric.ref}"
+        warn(f"{problem}: {format_count(count, 'term', 'terms')} left out")
     return Exit.BAD_INPUT if left_out_counts else 0
 
 

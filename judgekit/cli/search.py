@@ -20,7 +20,7 @@ from judgekit.engine import answers, client
 from judgekit.errors import ConfigError, InputError, UsageError
 from judgekit.hooks.settings import is_engine_wanted
 from judgekit.retrieval.compiled import Profiles
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -75,7 +75,9 @@ def _find_results(
         # The engine's current folder is different, so send absolute paths.
         absolute_roots = [str(Path(name).resolve()) for name in roots or ()]
         fields = {**search_options, "roots": absolute_roots or None, "query": query}
-        return json.dumps({**client.caller_fields(environment.project_root()), **fields}).encode()
+        return json.dumps(
+            {**client.build_caller_fields(environment.find_project_root()), **fields}
+        ).encode()
 
     def search_here(_: client.NoEngine) -> dict[str, Any]:
         from judgekit.judging import search as recall
@@ -201,13 +203,13 @@ def _print_state(state: dict[str, Any]) -> None:
         return
 
     freshness = "stale; the next query updates it" if state["stale"] else "up to date"
-    entries = counted(state["entries"], "entry", "entries")
-    files = counted(state["files"], "file", "files")
+    entries = format_count(state["entries"], "entry", "entries")
+    files = format_count(state["files"], "file", "files")
     say(f"    {state['kind'] or 'unknown kind'}, {entries} in {files}; {freshness}")
     size = f"{state['bytes'] / 1e6:.1f} MB, generation {state['generation']}"
     say(f"    {size}, last update {state['updated'] or 'never'}; {state['path']}")
     if state["pending"]:
-        pending = counted(state["pending"], "file", "files")
+        pending = format_count(state["pending"], "file", "files")
         say(f"    {pending} not read yet; the next query continues")
 
     for problem in state["problems"]:
@@ -229,10 +231,10 @@ def rebuild(root: Roots = None) -> None:
     for store in stores:
         started = time.perf_counter()
         with contextlib.closing(index.open_index(store, profiles, anew=True)) as opened:
-            note(*opened.notes())
+            note(*opened.describe_problems())
             if opened.is_empty():
                 note(index_file.describe_empty(store))
-            entries = counted(opened.entry_count, "entry", "entries")
+            entries = format_count(opened.entry_count, "entry", "entries")
             seconds = f"{time.perf_counter() - started:.1f} s"
             place = opened.path or "in memory only: the cache folder cannot be written"
             say(f"{store}: {opened.kind}, {entries}, {seconds}, {place}")
@@ -246,7 +248,7 @@ def _find_stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
     """
     from judgekit.retrieval.profiles import compile_profiles
 
-    project = environment.project_root()
+    project = environment.find_project_root()
     stores = _list_given_stores(roots, project) if roots else _list_configured_stores(project)
     if not stores:
         warn("no store found; name one with --root")
@@ -270,7 +272,7 @@ def _list_configured_stores(project: str) -> list[str]:
     """List the folders of configured roots; those that don't exist may be created later."""
     from judgekit.config import settings
 
-    trusted_roots = settings.user_roots() or ()
+    trusted_roots = settings.read_user_roots() or ()
     stores: dict[str, None] = {}
     for root in settings.load(Path(project)).retrieval.roots:
         folder = _resolve_folder(root, project)

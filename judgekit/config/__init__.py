@@ -102,7 +102,7 @@ def _are_fields(value: object) -> bool:
 Expected: TypeAlias = tuple[str, Callable[[Any], bool]]
 
 
-def _one_of(words: Iterable[str]) -> Expected:
+def _expect_one_of(words: Iterable[str]) -> Expected:
     """Make the `EXPECTED_BY_ARGUMENT` entry of an argument that must be one of `words`."""
     return " or ".join(map(repr, words)), lambda value: _is_text(value) and value in words
 
@@ -121,14 +121,14 @@ _FLAG = "True or False", lambda value: isinstance(value, bool)
 _PATH = "a str or a Path", _is_path
 EXPECTED_BY_ARGUMENT: dict[str, Expected] = {
     "rubric": _TEXT,
-    "mode": _one_of(MODES),
+    "mode": _expect_one_of(MODES),
     "model": (
         "a model such as 'openai/gpt-6-luna'",
         lambda value: _is_text(value) and value.strip(),
     ),
     "deadline": ("a number of seconds above 0", lambda value: _is_number(value) and value > 0),
     "max_cost_usd": ("a number of dollars from 0", lambda value: _is_number(value) and value >= 0),
-    "depth": _one_of(get_args(AnyDepth)),
+    "depth": _expect_one_of(get_args(AnyDepth)),
     "limit": ("a whole number from 1", _is_positive_int),
     "concurrency": ("a whole number from 1 to 256", lambda value: _is_positive_int(value, 256)),
     "cache": _FLAG,
@@ -140,11 +140,11 @@ EXPECTED_BY_ARGUMENT: dict[str, Expected] = {
     "rows": ("rows, each a mapping of columns", _are_rows),
     "fields": ("a mapping of fields to columns", _are_fields),
     "as_completed": _FLAG,
-    "task": _one_of(("judge", "compare")),
-    "judge_turn": _one_of(("last", "all")),
+    "task": _expect_one_of(("judge", "compare")),
+    "judge_turn": _expect_one_of(("last", "all")),
     "agree": (f"a share from {MIN_AGREE} to {MAX_AGREE}", _is_agreement),
-    "agree_on": _one_of(("verdict", "accepted")),
-    "always_confirm": _one_of(("accept",)),
+    "agree_on": _expect_one_of(("verdict", "accepted")),
+    "always_confirm": _expect_one_of(("accept",)),
     "payload": ("a mapping", lambda value: isinstance(value, Mapping)),
 }
 """The expected value of each argument, in words and as a check. Arguments not listed must be strings."""

@@ -18,7 +18,7 @@ def profile_files() -> list[Path]:
 
     A user's profile replaces the bundled one of the same name.
     """
-    bundled_folder = folder("providers")
+    bundled_folder = get_data_folder("providers")
     user_folder = Path(environment.PROVIDERS.path())
     paths_by_name = {}
     for profiles_folder in (bundled_folder, user_folder):  # the user's come last, so they win
@@ -27,7 +27,7 @@ def profile_files() -> list[Path]:
     return list(paths_by_name.values())
 
 
-def folder(name: str) -> Path:
+def get_data_folder(name: str) -> Path:
     """Return the path of a bundled data folder, whose name is one of `FOLDERS`."""
     installed = _PACKAGE / "_bundled" / name
     in_checkout = _PACKAGE.parent / name

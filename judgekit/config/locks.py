@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import environment, outputs
-from judgekit.text import escaped, short_line
+from judgekit.text import escape_name, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -114,7 +114,7 @@ class _Holder(NamedTuple):
     process: int
 
     @classmethod
-    def here(cls, kind: str) -> _Holder:
+    def of_current_process(cls, kind: str) -> _Holder:
         """Describe the current process as a holder."""
         host = platform.node() or "unknown"
         # Two containers can have the same host name and process ids. On Linux, add the process namespace,
@@ -145,7 +145,7 @@ class _Holder(NamedTuple):
 
     def is_gone(self) -> bool:
         """Whether the process has certainly ended. False if that can't be checked, as on another host."""
-        is_on_this_host = self.host == _Holder.here(self.kind).host
+        is_on_this_host = self.host == _Holder.of_current_process(self.kind).host
         if not is_on_this_host:
             return False
         if sys.platform == "win32":  # there, the `os.kill` below would end the process
@@ -160,7 +160,7 @@ class _Holder(NamedTuple):
 
     def describe(self) -> str:
         """Name the process and its host for a message."""
-        host = short_line(escaped(self.host.partition("/")[0]), 60)
+        host = shorten_to_line(escape_name(self.host.partition("/")[0]), 60)
         return f"process {self.process} on {host}"
 
 
@@ -237,7 +237,7 @@ def _hold_open_file(lock_path: Path, descriptor: int, *, is_new: bool) -> bool:
     if not _is_at(lock_path, descriptor):
         return False
 
-    _Holder.here(lock_or_lease).write(descriptor)
+    _Holder.of_current_process(lock_or_lease).write(descriptor)
     return True
 
 

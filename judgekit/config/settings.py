@@ -26,7 +26,7 @@ from pydantic import (
 
 from judgekit import environment
 from judgekit.config import KEYS_BY_SECTION, DepthName, ModeName, TierName, files, yamlfile
-from judgekit.config.yamlfile import Strict, Text, problems
+from judgekit.config.yamlfile import Strict, Text, explain_errors
 from judgekit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -328,25 +328,25 @@ def _read_project_rules() -> dict[str, Any]:
     return environment.read_toml(__file__, "project.toml")
 
 
-def user_file() -> Path:
+def get_user_config_path() -> Path:
     """Return the path of the user's own configuration."""
     return Path(environment.SETTINGS.path())
 
 
-def project_file(project: Path) -> Path:
+def get_project_config_path(project: Path) -> Path:
     """Return the path of a project's configuration."""
     return project / ".judgekit" / "config.yaml"
 
 
-def _memory_file(project: Path) -> Path:
+def _get_memory_config_path(project: Path) -> Path:
     """Return the path of a project's `memory-config.json`."""
     return project / environment.MEMORY / environment.MEMORY_CONFIG
 
 
-def sources(project: Path | None) -> list[Path]:
+def list_config_paths(project: Path | None) -> list[Path]:
     """List the files that can change the configuration, including those that don't exist."""
     if project is None:
-        return [user_file()]
+        return [get_user_config_path()]
     return list(map(Path, environment.configuration_files(str(project))))
 
 
@@ -357,7 +357,8 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
     exceed the user's limits. Raises `ConfigError` with the invalid key, and its file or variable.
     """
     variables = _read_variables(environ)
-    user = _merge(_read(user_file()), variables)  # the variables count as the user's limits, too
+    # The variables count as the user's limits, too.
+    user = _merge(_read(get_user_config_path()), variables)
     if project is None:
         return Config.model_validate(user)
 
@@ -464,12 +465,12 @@ class _Layers(NamedTuple):
 def _read_layers(project: Path) -> _Layers:
     """Read all layers of settings in `project`; raises `ConfigError` if one is invalid."""
     variables = _read_variables()
-    user = _read(user_file())
+    user = _read(get_user_config_path())
     accepted = _list_accepted(_read_project(project), _merge(user, variables))
     return _Layers(
         variables=_flatten(variables),
         project=accepted,
-        project_yaml=_flatten(_read(project_file(project))),
+        project_yaml=_flatten(_read(get_project_config_path(project))),
         user=_flatten(user),
         defaults=_flatten(Config().model_dump()),
     )
@@ -482,15 +483,15 @@ def _find_source(key: str, value: object, layers: _Layers, project: Path) -> tup
         return "environment", _name_variable(section, name)
     if _has_value(layers.project, key, value):
         is_in_yaml = key in layers.project_yaml
-        file = project_file(project) if is_in_yaml else _memory_file(project)
+        file = get_project_config_path(project) if is_in_yaml else _get_memory_config_path(project)
         return "project", str(file)
     if _has_value(layers.user, key, value):
-        return "user", str(user_file())
+        return "user", str(get_user_config_path())
     if _has_value(layers.defaults, key, value):
         return "default", ""
     # No layer has exactly this value, so the project's was joined with the user's, or shortened to what the
     # user allows.
-    return "project", str(project_file(project))
+    return "project", str(get_project_config_path(project))
 
 
 def _has_value(layer: Layer, key: str, value: object) -> bool:
@@ -523,17 +524,17 @@ def describe_judge_without_effect(project: Path) -> str | None:
 
     file_and_key = _locate_judge_setting(project)
     problem = "has no effect: a model sees your prompts only if you allow it"
-    remedy = f"set retrieval.judge: project in your own configuration, {user_file()}"
+    remedy = f"set retrieval.judge: project in your own configuration, {get_user_config_path()}"
     return f"{file_and_key} {problem}; to allow it, {remedy}"
 
 
 def _locate_judge_setting(project: Path) -> str:
     """Return the project's file that enables the judge for prompts, and the key in it."""
-    our_file = project_file(project)
+    our_file = get_project_config_path(project)
     is_in_our_file = "judge" in _read(our_file).get("retrieval", {})
     if is_in_our_file:
         return f"{our_file}: retrieval.judge"
-    return f"{_memory_file(project)}: judge.enabled"
+    return f"{_get_memory_config_path(project)}: judge.enabled"
 
 
 def _flatten(layer: Layer) -> Layer:
@@ -553,26 +554,26 @@ def build_error(section: str, key: str, problem: str, project: Path | None) -> C
     variable = _name_variable(section, key)
     if environment.environ().get(variable):
         return ConfigError(problem, key=variable)
-    paths = [user_file()]
+    paths = [get_user_config_path()]
     if project:
-        paths.insert(0, project_file(project))
+        paths.insert(0, get_project_config_path(project))
     for path in paths:
         if key in _read(path).get(section, {}):
             return _make_error(path, f"{section}.{key}", problem)
     return ConfigError(problem, key=f"{section}.{key}")
 
 
-def user_roots(environ: Mapping[str, str] | None = None) -> list[str] | None:
+def read_user_roots(environ: Mapping[str, str] | None = None) -> list[str] | None:
     """Return the store roots in the user's own configuration, or None if it has none.
 
     Unlike a project's roots, they can be anywhere.
     """
-    layer = _merge(_read(user_file()), _read_variables(environ))
+    layer = _merge(_read(get_user_config_path()), _read_variables(environ))
     roots: list[str] | None = layer.get("retrieval", {}).get("roots")
     return roots
 
 
-def names_models(config: Config) -> bool:
+def has_named_models(config: Config) -> bool:
     """Whether a user's configuration names models, so that a project's models are ignored."""
     return any(config.judge.tiers.model_dump().values())
 
@@ -583,7 +584,7 @@ def list_project_chosen_tiers(project: Path | None) -> frozenset[TierName]:
         return frozenset()
 
     # The user's models replace all of the project's.
-    user_chooses_models = names_models(load(None))
+    user_chooses_models = has_named_models(load(None))
     if user_chooses_models:
         return frozenset()
 
@@ -605,7 +606,7 @@ def _read_project(project: Path) -> Layer:
 
     The configuration file takes precedence. Raises `ConfigError` for any setting that a project may not make.
     """
-    path = project_file(project)
+    path = get_project_config_path(project)
     layer = _read(path) if yamlfile.check_project_file(path, project) else {}
     rubric_files = _map_rubric_files(layer)
 
@@ -638,7 +639,7 @@ def _refuse_harmful_settings(layer: Layer, rubric_files: Mapping[str, str], proj
     if not keys_and_problems:
         return
 
-    path = project_file(project)
+    path = get_project_config_path(project)
     errors = [_make_error(path, key, problem) for key, problem in keys_and_problems]
     raise ConfigError.of(errors)
 
@@ -712,13 +713,15 @@ def _make_rubrics_absolute(layer: Layer, rubric_files: Mapping[str, str], projec
 
 def list_reviewers(project: Path) -> list[str]:
     """Return `gate.reviewers` from the project's own file, ignoring all other sources."""
-    reviewers: list[str] = _read(project_file(project)).get("gate", {}).get("reviewers", [])
+    reviewers: list[str] = (
+        _read(get_project_config_path(project)).get("gate", {}).get("reviewers", [])
+    )
     return reviewers
 
 
 def _make_error(path: Path, key: str, problem: str) -> ConfigError:
     """Build an error about a key in a configuration file, with its line."""
-    line = yamlfile.line_of(yamlfile.load_yaml(path), tuple(key.split(".")))
+    line = yamlfile.find_line_number(yamlfile.load_yaml(path), tuple(key.split(".")))
     return ConfigError(problem, path=path, line=line, key=key)
 
 
@@ -929,7 +932,7 @@ def _refuse_forbidden_variable(name: str, dotted_key: str) -> None:
 def _list_variable_errors(error: ValidationError, layer: Layer) -> list[ConfigError]:
     """List pydantic's errors about a layer, each under its variable's name instead of the key."""
     variable_errors = []
-    for problem in problems(error.errors(include_url=False), layer, Config):
+    for problem in explain_errors(error.errors(include_url=False), layer, Config):
         section_and_key = problem.location[:2]
         variable = _name_variable(*section_and_key)
         variable_errors.append(ConfigError(problem.text, key=variable))
@@ -952,7 +955,7 @@ _Timeout: TypeAlias = Annotated[FiniteFloat, _limit_to(0.1, 3600.0)]
 _SCORERS = {"title_tags": "keyword", "fts5_bm25": "fts5"}
 
 
-def _at(key: str) -> Any:  # noqa: ANN401 - as pydantic types a field
+def _declare_field_at(key: str) -> Any:  # noqa: ANN401 - as pydantic types a field
     """Declare a model field that's read from a dotted key, in the section `retrieval` or at the top."""
     path = key.split(".")
     aliases = AliasChoices(AliasPath("retrieval", *path), AliasPath(*path))
@@ -963,21 +966,23 @@ class _MemoryConfig(Strict, extra="ignore"):
     """The other tool's settings. Those that we also have are named like ours."""
 
     retrieval: dict[str, Any] = {}
-    their_judge: dict[str, Any] | None = _at("judge")
-    enabled: bool | None = _at("enabled")
-    max_inject: _UpTo20 | None = _at("max_inject")
-    scorer: Annotated[str, AfterValidator(_SCORERS.get)] | None = _at("match_strategy")
-    judge: bool | None = _at("judge.enabled")
-    model: str | None = _at("judge.model")
-    timeout: _Timeout | None = _at("judge.timeout_per_call")
-    fallback_top_k: _UpTo20 | None = _at("judge.fallback_top_k")
-    pool: _Pool | None = _at("judge.candidate_pool_size")
-    dual_verification: bool | None = _at("judge.dual_verification")
-    conversation: bool | None = _at("judge.include_conversation_context")
-    context_turns: _UpTo20 | None = _at("judge.context_turns")
-    max_output: _UpTo20 | None = _at("judge.modes.auto.max_output")
-    mode: ModeName | None = _at("judge.modes.auto.verification")
-    search_mode: ModeName | None = _at("judge.modes.search.verification")
+    their_judge: dict[str, Any] | None = _declare_field_at("judge")
+    enabled: bool | None = _declare_field_at("enabled")
+    max_inject: _UpTo20 | None = _declare_field_at("max_inject")
+    scorer: Annotated[str, AfterValidator(_SCORERS.get)] | None = _declare_field_at(
+        "match_strategy"
+    )
+    judge: bool | None = _declare_field_at("judge.enabled")
+    model: str | None = _declare_field_at("judge.model")
+    timeout: _Timeout | None = _declare_field_at("judge.timeout_per_call")
+    fallback_top_k: _UpTo20 | None = _declare_field_at("judge.fallback_top_k")
+    pool: _Pool | None = _declare_field_at("judge.candidate_pool_size")
+    dual_verification: bool | None = _declare_field_at("judge.dual_verification")
+    conversation: bool | None = _declare_field_at("judge.include_conversation_context")
+    context_turns: _UpTo20 | None = _declare_field_at("judge.context_turns")
+    max_output: _UpTo20 | None = _declare_field_at("judge.modes.auto.max_output")
+    mode: ModeName | None = _declare_field_at("judge.modes.auto.verification")
+    search_mode: ModeName | None = _declare_field_at("judge.modes.search.verification")
 
 
 class _Listing(Strict, extra="ignore"):
@@ -988,7 +993,7 @@ class _Listing(Strict, extra="ignore"):
 
 def _read_memory_config(project: Path) -> Layer:
     """Convert a project's `memory-config.json` to our settings; {} if there's no such file."""
-    path = _memory_file(project)
+    path = _get_memory_config_path(project)
     memory_folder = path.parent
     # The memory folder may be a link, but not one out of the project.
     is_inside = memory_folder.resolve().is_relative_to(project.resolve())

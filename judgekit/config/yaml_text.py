@@ -24,7 +24,7 @@ from ruamel.yaml.util import load_yaml_guess_indent
 from judgekit import environment, outputs
 from judgekit.config import files
 from judgekit.errors import ConfigError
-from judgekit.text import lines_of
+from judgekit.text import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -188,7 +188,7 @@ def edit_yaml(text: str, edit: Callable[[Any], None]) -> str:
 
     Preserves comments, order, quotes and line ends. Raises `ConfigError` if it can't.
     """
-    lines = lines_of(text)
+    lines = split_lines(text)
     yaml = _make_preserving_parser(text, lines)
     is_empty = parse_yaml(text) is None  # no data, but there may be comments
 
@@ -242,7 +242,7 @@ def _edit_lines(
 
     # The parser may write an unusual layout incorrectly, so read the result again.
     is_correct = parse_yaml(changed_text) == data
-    return lines_of(changed_text) if is_correct else []
+    return split_lines(changed_text) if is_correct else []
 
 
 def _find_mapping_indent(lines: Sequence[str]) -> int:
@@ -260,7 +260,7 @@ def compile_bundled() -> str:
     """Return the JSON for `files.COMPILED`: the data of all bundled YAML files, by their SHA-256."""
     data = {}
     for kind in ("providers", "rubrics", "retrieval"):
-        for path in files.folder(kind).glob("*.yaml"):
+        for path in files.get_data_folder(kind).glob("*.yaml"):
             raw = path.read_bytes()
             data[hashlib.sha256(raw).hexdigest()] = parse_yaml(raw.decode())
     return json.dumps(data, ensure_ascii=False, indent=1) + "\n"

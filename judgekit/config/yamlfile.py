@@ -21,7 +21,7 @@ from pydantic import BaseModel, RootModel, StringConstraints, ValidationError
 
 from judgekit.config import files
 from judgekit.errors import MAX_ERRORS, ConfigError
-from judgekit.text import lines_of
+from judgekit.text import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
@@ -80,7 +80,7 @@ def _validate(raw: bytes, path: Path, model: type[Model], version_key: str | Non
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        all_problems = problems(error.errors(include_url=False), data, model)
+        all_problems = explain_errors(error.errors(include_url=False), data, model)
         raise ConfigError.of(_locate_in_file(all_problems, data, path)) from None
 
 
@@ -91,7 +91,7 @@ def _locate_in_file(
     config_errors = []
     # Convert one problem more than the message lists, so that the message can say that there are more.
     for problem in islice(all_problems, MAX_ERRORS + 1):
-        line = line_of(data, problem.location)
+        line = find_line_number(data, problem.location)
         config_errors.append(ConfigError(problem.text, path=path, line=line, key=problem.key))
 
     config_errors.sort(key=lambda config_error: config_error.line or 0)
@@ -111,7 +111,7 @@ def read_lines(path: Path, model: type[Model]) -> list[Model]:
             if line.strip():
                 objects.append(model.model_validate_json(line))
         except ValidationError as error:
-            line_problem = problem_in(line, error)
+            line_problem = explain_json_error(line, error)
             errors.append(
                 ConfigError(line_problem.text, path=path, line=number, key=line_problem.key)
             )
@@ -124,7 +124,7 @@ def read_lines(path: Path, model: type[Model]) -> list[Model]:
 def _read_text_lines(path: Path) -> list[str]:
     """Read a file's lines; raises `ConfigError` if it isn't UTF-8 or can't be read."""
     try:
-        return lines_of(path.read_bytes().decode("utf-8-sig"))
+        return split_lines(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
     except OSError as error:
@@ -174,7 +174,7 @@ def _parse(raw: bytes, path: Path) -> dict[str, Any]:
     data = _parse_text(text, path)
     if data is not None and not isinstance(data, dict):
         raise ConfigError(
-            f"expected a mapping (lines `key: value`), got {kind_of(data)}", path=path, line=1
+            f"expected a mapping (lines `key: value`), got {describe_kind(data)}", path=path, line=1
         )
     return data or {}
 
@@ -223,7 +223,7 @@ def _make_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def line_of(data: object, location: Location) -> int | None:
+def find_line_number(data: object, location: Location) -> int | None:
     """Return the line number, from 1, of a location in parsed YAML.
 
     If the location doesn't exist, returns the line of its closest parent that does. Returns None if there's
@@ -313,12 +313,12 @@ def _read_wordings() -> dict[str, Any]:
     return tomllib.loads(files.COMPILED.with_name("faults.toml").read_bytes().decode())
 
 
-def problem(errors: Sequence[ErrorDetails], data: object) -> Problem:
+def explain_first_error(errors: Sequence[ErrorDetails], data: object) -> Problem:
     """Rephrase the first of pydantic's errors about `data`; see `problems`."""
-    return next(problems(errors, data))
+    return next(explain_errors(errors, data))
 
 
-def problems(
+def explain_errors(
     errors: Sequence[ErrorDetails], data: object, model: object = None
 ) -> Iterator[Problem]:
     """Rephrase pydantic's errors about `data`, which should be a `model`, in plain words.
@@ -437,7 +437,7 @@ def _describe_actual(error: ErrorDetails) -> str:
     """Describe the actual value, as in ", got a number", or return "" if that's redundant."""
     if _is_kind_redundant(error):
         return ""
-    return f", got {kind_of(error['input'])}"
+    return f", got {describe_kind(error['input'])}"
 
 
 def _is_kind_redundant(error: ErrorDetails) -> bool:
@@ -514,13 +514,13 @@ def _list_models(annotation: object) -> list[type[BaseModel]]:
     return models
 
 
-def problem_in(text: str | bytes, error: ValidationError) -> Problem:
+def explain_json_error(text: str | bytes, error: ValidationError) -> Problem:
     """Rephrase the first of pydantic's errors about a JSON document."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
         data = None  # not valid JSON, so the error's location is empty
-    return problem(error.errors(include_url=False), data)
+    return explain_first_error(error.errors(include_url=False), data)
 
 
 def _find_data_parts(error: ErrorDetails, data: object) -> list[int]:
@@ -621,7 +621,7 @@ def _shorten_floats(context: Mapping[str, Any]) -> dict[str, Any]:
     return shortened
 
 
-def kind_of(value: object) -> str:
+def describe_kind(value: object) -> str:
     """Describe the kind of a value, such as "a list of 3".
 
     The value itself isn't shown, unless it's null, true or false.

@@ -11,7 +11,7 @@ from judgekit.evaluation import agreement
 from judgekit.evaluation.agreement import Promise
 from judgekit.evaluation.stats import ReportPart
 from judgekit.judging.verdict import AgreementPromise, Verdict
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -69,7 +69,7 @@ class Agreement(ReportPart):
                 lines.append(savings)
 
         if self.judged_twice:
-            judged_twice_text = counted(self.judged_twice, "row", "rows")
+            judged_twice_text = format_count(self.judged_twice, "row", "rows")
             same_twice_text = f"{self.same_twice:,} of {judged_twice_text} that it judged twice"
             lines.append(f"{STRONGEST_TIER} agrees with itself on {same_twice_text}")
         return lines
@@ -96,7 +96,7 @@ class Call(NamedTuple):
     seconds: float
 
     @classmethod
-    def of(cls, rounds: Sequence[Round]) -> Call | None:
+    def from_rounds(cls, rounds: Sequence[Round]) -> Call | None:
         """Sum up a tier's rounds: their total cost, and the slowest one's time. None without rounds."""
         if not rounds:
             return None
@@ -146,8 +146,8 @@ class PromisedRow(NamedTuple):
             promise=promise,
             mode=verdict.mode,
             verdict=verdict.verdict,
-            first_call=Call.of(first_rounds),
-            strong_call=Call.of(strong_rounds),
+            first_call=Call.from_rounds(first_rounds),
+            strong_call=Call.from_rounds(strong_rounds),
         )
 
     @property

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from judgekit.config.files import install_extra
 from judgekit.data.cells import CellError
-from judgekit.data.values import NoJsonValueError, plain_value
+from judgekit.data.values import NoJsonValueError, convert_value
 from judgekit.errors import InputError
-from judgekit.text import short_line
+from judgekit.text import shorten_to_line
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def parquet_module(name: str, what: str = "Parquet") -> ModuleType:
+def import_parquet_module(name: str, what: str = "Parquet") -> ModuleType:
     """Import `pyarrow.parquet`. Raises `InputError` if pyarrow isn't installed.
 
     The message is "NAME: WHAT needs pyarrow", where `name` is a file.
@@ -29,7 +29,7 @@ def parquet_module(name: str, what: str = "Parquet") -> ModuleType:
     return parquet  # type: ignore[no-any-return]  # it has no types
 
 
-def plain_cells(column: pa.Array) -> list[Any]:
+def convert_cells(column: pa.Array) -> list[Any]:
     """Convert an array to the cells of a `DataRow`. Values that can't be converted become a `CellError`."""
     import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
@@ -43,17 +43,19 @@ def plain_cells(column: pa.Array) -> list[Any]:
         column = column.cast(pa.time64("us"), safe=False)
 
     try:
-        return [plain_value(cell) for cell in column.to_pylist()]
+        return [convert_value(cell) for cell in column.to_pylist()]
     except (ValueError, OverflowError, NoJsonValueError):
         # At least one value can't be converted. Convert the cells one by one, so that only this one fails.
-        return [_plain_cell(cell) for cell in column]
+        return [_convert_cell(cell) for cell in column]
 
 
-def _plain_cell(cell: pa.Scalar) -> object:
+def _convert_cell(cell: pa.Scalar) -> object:
     """Convert a single cell to a JSON value, or to a `CellError` if that's impossible."""
     try:
-        return plain_value(cell.as_py())
+        return convert_value(cell.as_py())
     except (ValueError, OverflowError) as error:
-        return CellError(f"expected a value that Python can hold ({short_line(str(error), 100)})")
+        return CellError(
+            f"expected a value that Python can hold ({shorten_to_line(str(error), 100)})"
+        )
     except NoJsonValueError as error:
-        return CellError(short_line(str(error), 200))
+        return CellError(shorten_to_line(str(error), 200))

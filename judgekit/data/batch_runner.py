@@ -130,7 +130,7 @@ async def _judge_rows(
     free_slots = asyncio.Semaphore(batches.MAX_OPEN_ROWS)
     read_row = partial(next, rows, None)
     async with asyncio.TaskGroup() as group:
-        group.create_task(gateway.drive())
+        group.create_task(gateway.drive_batches())
         # Read rows in a thread, because reading from standard input can block.
         while pending := await running.run_in_thread(read_row):
             await free_slots.acquire()

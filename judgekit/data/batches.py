@@ -33,11 +33,11 @@ from judgekit.judging.cache import ReplyCache, hash_of_call
 from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.round import INEXACT
 from judgekit.providers import batches, registry, retrying, running
-from judgekit.providers.base import endpoint as endpoint_of
+from judgekit.providers.base import build_endpoint as endpoint_of
 from judgekit.providers.batches import Batch, BatchCalls
 from judgekit.providers.gateway import Router
 from judgekit.providers.style import MAX_CHANGES, WEAKER, CallStyle
-from judgekit.text import counted, short_line
+from judgekit.text import format_count, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -127,7 +127,7 @@ class BatchRun:
 
 
 class BatchGateway:
-    """Answers the rows' calls from batches, which `drive` submits and collects."""
+    """Answers the rows' calls from batches, which `drive_batches` submits and collects."""
 
     def __init__(self, run: BatchRun, manifest: Manifest) -> None:
         self._run = run
@@ -177,7 +177,7 @@ class BatchGateway:
 
         while True:
             style = self._choose_style(endpoint, request, styles, refused)
-            custom_id = _custom_id(endpoint, request, style)
+            custom_id = _compute_custom_id(endpoint, request, style)
             cached_reply = await self._find_cached(custom_id, endpoint, request)
             if cached_reply is not None:
                 return cached_reply
@@ -245,7 +245,7 @@ class BatchGateway:
         """
         usable = [style for style in styles if style not in refused]
         for style in usable:
-            is_in_manifest = self._manifest.has(_custom_id(endpoint, request, style))
+            is_in_manifest = self._manifest.has(_compute_custom_id(endpoint, request, style))
             if is_in_manifest:
                 return style  # its answer may be paid for already
         return usable[-1]
@@ -374,7 +374,7 @@ class BatchGateway:
         self._is_reading_rows = False
         self._changed.set()
 
-    async def drive(self) -> None:
+    async def drive_batches(self) -> None:
         """Submit, poll and collect batches until all rows are judged.
 
         Raises `InputError` if the batches can't continue.
@@ -463,7 +463,7 @@ class BatchGateway:
         # Sums of prices aren't exact, so tolerate a tiny excess.
         max_usd = inf if self._limit_usd is None else self._limit_usd * (1 + INEXACT)
         dropped: dict[str, str] = {}  # reasons by custom id
-        for custom_id, *_ in self._manifest.unsent():
+        for custom_id, *_ in self._manifest.list_unsent_requests():
             cost = self._costs.get(custom_id, 0.0)
             if custom_id in self._waiting and planned_usd + cost <= max_usd:
                 planned_usd += cost
@@ -487,7 +487,7 @@ class BatchGateway:
         """
         if not self._has_unfinished_batches():
             return True
-        await self._recover()
+        await self._recover_batches()
         await self._submit_waiting_batches()
         await asyncio.sleep(seconds)
         return await self._collect_ended_batches()
@@ -552,15 +552,17 @@ class BatchGateway:
         """Submit a batch. Returns False if the provider is too busy; raises `GatewayError` if it fails."""
         calls = _find_calls(target)
         assert calls is not None  # noqa: S101 - a row has just asked there
-        # Note the batch before sending it, so that `_recover` can find it if we're interrupted.
+        # Note the batch before sending it, so that `_recover_batches` can find it if we're interrupted.
         batch = self._manifest.add_batch(uuid.uuid4().hex, target, custom_ids)
         try:
-            file = await calls.upload(_name_request_file(batch), self._manifest.content(batch))
+            file = await calls.upload(
+                _name_request_file(batch), self._manifest.build_request_file(batch)
+            )
             batch = self._manifest.store(batch._replace(request_file_id=file))
             batch_id = await calls.create(file, target.path, batch.tag)
         except GatewayError as failure:
             if batch.request_file_id and failure.kind in _UNCERTAIN_FAILURES:
-                raise  # the batch may exist; `_recover` finds out in the next step
+                raise  # the batch may exist; `_recover_batches` finds out in the next step
             await self._forget_batch(batch, calls)
             is_rate_limited = batch.request_file_id and failure.kind is FailureKind.RATE_LIMIT
             if not is_rate_limited and not batches.is_limit(failure.message):
@@ -570,7 +572,7 @@ class BatchGateway:
 
         self._manifest.store(batch._replace(id=batch_id))
         self._max_batches.pop(target, None)
-        count = counted(len(custom_ids), "request", "requests")
+        count = format_count(len(custom_ids), "request", "requests")
         self._run.note(
             f"batch {batch_id}: {count} to {target.model}; if this run ends, the same command goes on"
         )
@@ -599,7 +601,7 @@ class BatchGateway:
             if file:
                 await calls.delete(file)
 
-    async def _recover(self) -> None:
+    async def _recover_batches(self) -> None:
         """Find batches whose submission was interrupted, so that none is created twice.
 
         Batches that the provider doesn't know are forgotten.
@@ -650,7 +652,7 @@ class BatchGateway:
             progress = f"{batch.answered_count:,} of {batch.total_count:,} answered, {batch.status}"
             return f"{submitted.id} ({progress})"
 
-        answers = [await calls.content(file) for file in batch.file_ids]
+        answers = [await calls.fetch_answers(file) for file in batch.file_ids]
         provider_files = (submitted.request_file_id or "", *batch.file_ids)
         self._manifest.collect(submitted._replace(provider_files=provider_files), chain(*answers))
         self._wake_rows(submitted, batch, custom_ids)
@@ -670,7 +672,7 @@ class BatchGateway:
                 self._resolve(custom_id, why_missing)
 
         if missing_count:
-            count = counted(missing_count, "request has", "requests have")
+            count = format_count(missing_count, "request has", "requests have")
             is_live = self._run.fallback == "live"
             next_step = "asked by ordinary calls" if is_live else "left to the next run"
             self._run.note(
@@ -711,7 +713,7 @@ class BatchGateway:
         """Collect the remaining batches, report unfinished ones, and remove an unneeded manifest."""
         # No row waits for these batches any more, but the next run may use their answers.
         with suppress(GatewayError):
-            await self._recover()
+            await self._recover_batches()
             for submitted, calls in self._list_open_batches():
                 if not submitted.id:
                     continue
@@ -753,7 +755,7 @@ def _explain_missing(status: str) -> str:
         return "its batch brought no answer"
     return (
         _REASON_BY_ENDED_STATUS.get(status)
-        or f"its batch ended as {short_line(status, _STATUS_CHARS)!r}"
+        or f"its batch ended as {shorten_to_line(status, _STATUS_CHARS)!r}"
     )
 
 
@@ -762,7 +764,7 @@ def _count_batches_for(target: BatchTarget, submitted: Iterable[tuple[Any, ...]]
     return sum(batch.target == target for batch, *_ in submitted)
 
 
-def _custom_id(endpoint: Endpoint, request: Request, style: CallStyle) -> str:
+def _compute_custom_id(endpoint: Endpoint, request: Request, style: CallStyle) -> str:
     """Hash everything that is sent, except the random fence (the marker that delimits quoted texts)."""
     # If a reply can't be read, the question is asked again. The repetition needs a different id.
     is_repeated = "reask" in request.call_key.part

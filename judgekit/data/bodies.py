@@ -13,7 +13,7 @@ from judgekit.data import conversation
 from judgekit.data.columns import is_usual_name
 from judgekit.data.conversation import ASSISTANT, NotUnderstoodError
 from judgekit.data.values import parse_json
-from judgekit.text import encodable
+from judgekit.text import replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,7 +145,7 @@ def _read_messages(value: list[Any]) -> str | None:
         return None
     if len(turns) == 1:
         return turns[0].content  # a single message is rendered without its speaker
-    return conversation.rendered(turns)
+    return conversation.render_turns(turns)
 
 
 def _find_message(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever JSON can hold
@@ -226,5 +226,5 @@ def _find_last_answer(messages: list[Any]) -> str | None:
 def _render_as_text(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """Render a list or an object as JSON, and return any other value unchanged."""
     if isinstance(value, list | dict):
-        return encodable(json.dumps(value, ensure_ascii=False))
+        return replace_surrogates(json.dumps(value, ensure_ascii=False))
     return value

@@ -93,11 +93,11 @@ class Broker:
         """Order the workers to start no more rows."""
         self._is_stopped = True
 
-    def spent(self) -> float:
+    def get_total_cost(self) -> float:
         """Return the total cost of all calls in US dollars."""
         return sum(account.spent_usd for account in self._accounts.values())
 
-    def alive(self) -> list[str]:
+    def list_live_workers(self) -> list[str]:
         """List the workers that have reported within the last `MAX_SILENT_SECONDS` seconds."""
         now = time.monotonic()
         accounts = self._accounts
@@ -251,7 +251,7 @@ class SharedPace(Pace):
         self._refusals = list[tuple[FailureKind, float | None]]()
 
     @asynccontextmanager
-    async def turn(self, end: float = inf) -> AsyncIterator[None]:
+    async def hold_turn(self, end: float = inf) -> AsyncIterator[None]:
         """Hold a turn during a call. If none is free, ask the broker for one and wait.
 
         `end` is as in `Pace.turn`.
@@ -259,7 +259,7 @@ class SharedPace(Pace):
         is_turn_free = self._in_flight < self.limit()
         if not is_turn_free:
             self._report_now.set()
-        async with super().turn(end):
+        async with super().hold_turn(end):
             try:
                 yield
             finally:
@@ -348,7 +348,7 @@ class BrokerClient:
         """Whether the worker should start no more rows."""
         return self.is_stopped or self.is_limit_reached
 
-    async def beats(self) -> None:
+    async def send_heartbeats(self) -> None:
         """Report to the broker and follow its orders, at regular intervals, until the connection is lost."""
         while not self.connection_error:
             reports = self._take_reports()

@@ -38,7 +38,7 @@ def check_names(names: Sequence[str]) -> list[str]:
     return list(names)
 
 
-def without_blank_end(cells: Sequence[str], min_cells: int) -> Sequence[str]:
+def strip_blank_end(cells: Sequence[str], min_cells: int) -> Sequence[str]:
     """Strip blank cells from the end of a row, but keep at least `min_cells` cells."""
     count = len(cells)
     # There are such cells because Excel also saves columns whose cells were cleared.
@@ -47,7 +47,7 @@ def without_blank_end(cells: Sequence[str], min_cells: int) -> Sequence[str]:
     return cells[:count]
 
 
-def with_name_of_index(names: Sequence[str]) -> Sequence[str]:
+def name_index_column(names: Sequence[str]) -> Sequence[str]:
     """Name an unnamed first column "Unnamed: 0", as pandas does when it reads back its own index."""
     is_index = len(names) > 1 and not names[0].strip() and _INDEX_COLUMN not in names
     return [_INDEX_COLUMN, *names[1:]] if is_index else names
@@ -62,4 +62,4 @@ def check_text(cell: str, column: str = "") -> None:
     except UnicodeEncodeError as error:
         # Files are read with `surrogateescape`, which decodes an invalid byte to 0xDC00 + byte.
         byte = ord(cell[error.start]) - 0xDC00
-        raise CellError(sniffing.no_utf_8(byte), column) from None
+        raise CellError(sniffing.describe_invalid_byte(byte), column) from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from judgekit import environment
-from judgekit.evaluation.labels import plain
+from judgekit.evaluation.labels import normalise_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -17,14 +17,14 @@ _FILE: dict[str, Any] = environment.read_toml(__file__, "fields.toml")
 _OUTPUTS_TABLE: dict[str, str] = _FILE["outputs"]
 _LIST_FIELDS = ("conversation", "sources", "texts")  # fields that may hold a list of objects
 
-_OUTPUT_NAMES = frozenset(plain(name) for name in _OUTPUTS_TABLE["names"].split())
+_OUTPUT_NAMES = frozenset(normalise_name(name) for name in _OUTPUTS_TABLE["names"].split())
 _OUTPUT_WORDS = tuple(_OUTPUTS_TABLE["words"].split())
 _RESPONSE_ENDING = _OUTPUTS_TABLE["ending"]
 _SCORE_ENDINGS = tuple(_OUTPUTS_TABLE["about"].split())
 _EXPECTED_ANSWER_STARTS = tuple(_OUTPUTS_TABLE["right"].split())
 
 
-def responses_in(names: Iterable[str], known_names: Iterable[str]) -> list[str]:
+def list_response_names(names: Iterable[str], known_names: Iterable[str]) -> list[str]:
     """List the normalised names that end in "response", except known names and expected answers."""
     known = frozenset(known_names)
     return [name for name in names if _is_response(name, known)]
@@ -41,7 +41,7 @@ def _is_response(name: str, known: frozenset[str]) -> bool:
     return name.endswith(_RESPONSE_ENDING)
 
 
-def rivals_of(text: str, free: Mapping[str, str], known_names: Iterable[str]) -> list[str]:
+def list_rival_columns(text: str, free: Mapping[str, str], known_names: Iterable[str]) -> list[str]:
     """List the unused columns that are as likely as the chosen column to be the judged text.
 
     `text` is the chosen column's normalised name. `free` maps the unused columns' normalised names to their
@@ -59,10 +59,10 @@ def is_usual_name(name: str, fields: Collection[str] = ()) -> bool:
     """Whether a column name is a common name for one of the given fields. By default, check all fields."""
     # Each field's common names are in one text, separated by spaces.
     names_by_field = {**_FILE["usual"]["judge"], **_FILE["usual"]["compare"]}
-    plain_name = plain(name)
+    plain_name = normalise_name(name)
     for field in fields or names_by_field:
         common_names = names_by_field[field].split()
-        if any(plain(common_name) == plain_name for common_name in common_names):
+        if any(normalise_name(common_name) == plain_name for common_name in common_names):
             return True
     return False
 

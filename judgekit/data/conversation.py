@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.text import encodable, short_line, visible
+from judgekit.text import remove_invisible, replace_surrogates, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -117,7 +117,9 @@ class _Reader:
         `position`, such as "message 3", is for error messages. Raises `NotUnderstoodError`.
         """
         if not isinstance(message, dict):
-            raise NotUnderstoodError(f"{_EXPECTED_MESSAGES}; {position} is {kind(message)}")
+            raise NotUnderstoodError(
+                f"{_EXPECTED_MESSAGES}; {position} is {describe_kind(message)}"
+            )
         message = _unwrap_langchain(message)
         # In the Responses API, items such as tool calls have no role. They're the assistant's.
         if _is_api_item(message):
@@ -163,7 +165,7 @@ class _Reader:
         inner = _find_inner(block, ("functionCall", "function_call", "function"), position)
         # If the call has no name, use its type, such as `web_search_call`.
         name = _read_tool_name(inner) or _read_tool_name(block) or _clean_name(inner.get("type"))
-        arguments = encodable(_read_arguments(inner))
+        arguments = replace_surrogates(_read_arguments(inner))
         for key in ("id", "call_id", "tool_call_id", "toolCallId", "toolUseId"):
             if block.get(key):
                 self.tools[str(block[key])] = name
@@ -197,14 +199,14 @@ def _read_arguments(call: Mapping[str, Any]) -> str:
     return json.dumps(arguments or {}, ensure_ascii=False)
 
 
-def kind(value: object) -> str:
+def describe_kind(value: object) -> str:
     """Describe a JSON value's type for an error message, such as `a list`."""
     if type(value) in (int, float):
         return "a number"
     return _KINDS.get(type(value), type(value).__name__)
 
 
-def rendered(turns: Sequence[Turn]) -> str:
+def render_turns(turns: Sequence[Turn]) -> str:
     """Render turns as lines `SPEAKER: TEXT` and `SPEAKER calls TOOL(ARGUMENTS)`."""
     parts = []
     for speaker, text, calls in turns:
@@ -216,7 +218,7 @@ def rendered(turns: Sequence[Turn]) -> str:
 
 def _indent_after_first_line(part: str) -> str:
     """Indent all lines of a part but the first, so that no content looks like another turn."""
-    text = visible(part).strip()  # `visible` converts all kinds of line separators to LF
+    text = remove_invisible(part).strip()  # `visible` converts all kinds of line separators to LF
     return text.replace("\n", "\n  ")
 
 
@@ -233,10 +235,10 @@ def split_shared(
     return first[:shared_count], first[shared_count:], second[shared_count:]
 
 
-def words_of(turns: Sequence[Turn]) -> str:
+def render_as_text(turns: Sequence[Turn]) -> str:
     """Render turns as text. A single turn by the assistant is rendered without its speaker."""
     is_single_answer = len(turns) == 1 and turns[0].speaker == ASSISTANT
-    return turns[0].content if is_single_answer else rendered(turns)
+    return turns[0].content if is_single_answer else render_turns(turns)
 
 
 def is_conversation(value: object) -> bool:
@@ -271,7 +273,7 @@ def _list_messages(value: object) -> list[Any]:
     if isinstance(value, dict):
         value = _find_messages(value)
     if not isinstance(value, list):
-        raise NotUnderstoodError(f"{_EXPECTED_MESSAGES}, got {kind(value)}")
+        raise NotUnderstoodError(f"{_EXPECTED_MESSAGES}, got {describe_kind(value)}")
 
     # LangSmith has a list of prompts, each of which is a list of messages.
     is_list_of_one_prompt = len(value) == 1 and isinstance(value[0], list)
@@ -284,7 +286,7 @@ def _parse_json(text: str) -> object:
         value: object = json.loads(text)
     except ValueError:
         raise NotUnderstoodError(
-            f"{_EXPECTED_MESSAGES}, got the text {short_line(text, 40)!r}"
+            f"{_EXPECTED_MESSAGES}, got the text {shorten_to_line(text, 40)!r}"
         ) from None
     return value
 
@@ -457,7 +459,7 @@ def _name_speaker(message: Mapping[str, Any], position: str) -> str:
     return (
         _SPEAKER_BY_ROLE.get(name)
         or _SPEAKER_BY_ROLE.get(class_name)
-        or short_line(role, MAX_NAME_CHARS)
+        or shorten_to_line(role, MAX_NAME_CHARS)
     )
 
 
@@ -530,7 +532,7 @@ def _wrap_call(call: object, position: str) -> dict[str, Any]:
 
     if not isinstance(function, dict):
         raise NotUnderstoodError(
-            f"{position}: expected an object with name and arguments, got {kind(function)}"
+            f"{position}: expected an object with name and arguments, got {describe_kind(function)}"
         )
     return {"type": "function_call", "id": call_id, "function": function}
 
@@ -572,22 +574,22 @@ def _read_block_text(block: Any, position: str) -> str:  # noqa: ANN401 - whatev
     if block is None:
         return ""
     if isinstance(block, str):
-        return encodable(block)
+        return replace_surrogates(block)
     if not isinstance(block, dict):
         raise NotUnderstoodError(
-            f"{position}: expected a text or a list of parts as content, got {kind(block)}"
+            f"{position}: expected a text or a list of parts as content, got {describe_kind(block)}"
         )
 
     type_ = str(block.get("type", ""))
     if type_ == "refusal" and isinstance(block.get("refusal"), str):
-        return encodable(block["refusal"])
+        return replace_surrogates(block["refusal"])
     medium = _name_medium(block)
     if medium:
         return f"[{medium}]"
 
     text = _find_text(block)
     if text is not None:
-        return encodable(text)
+        return replace_surrogates(text)
     raise NotUnderstoodError(
         f"{position}: expected a text, an image, a tool's call or its result, got {_describe_block(block)}"
     )
@@ -653,13 +655,13 @@ def _render_result(part: object, position: str) -> str:
     if part is None:
         return ""
     if isinstance(part, str):
-        return encodable(part)
+        return replace_surrogates(part)
     if _is_text_or_medium(part):
         return _read_block_text(part, position)
 
     if isinstance(part, dict) and list(part) == ["json"]:  # Bedrock's form
         part = part["json"]
-    return encodable(json.dumps(part, ensure_ascii=False))
+    return replace_surrogates(json.dumps(part, ensure_ascii=False))
 
 
 def _is_text_or_medium(part: object) -> bool:
@@ -679,7 +681,9 @@ def _find_inner(block: Mapping[str, Any], keys: Sequence[str], position: str) ->
         return block
     inner = block[key]
     if not isinstance(inner, dict):
-        raise NotUnderstoodError(f"{position}: expected an object as {key}, got {kind(inner)}")
+        raise NotUnderstoodError(
+            f"{position}: expected an object as {key}, got {describe_kind(inner)}"
+        )
     return inner
 
 
@@ -702,11 +706,11 @@ def _read_tool_name(block: Mapping[str, Any]) -> str:
 def _clean_name(value: object) -> str:
     """Shorten a name to one line. Returns "unknown" if it's empty or not a string."""
     if isinstance(value, str) and value:
-        return encodable(short_line(value, MAX_NAME_CHARS))
+        return replace_surrogates(shorten_to_line(value, MAX_NAME_CHARS))
     return "unknown"
 
 
 def _list_keys(block: Mapping[str, Any]) -> str:
     """List an object's first keys for an error message."""
-    names = [short_line(str(key), MAX_NAME_CHARS) for key in list(block)[:8]]
+    names = [shorten_to_line(str(key), MAX_NAME_CHARS) for key in list(block)[:8]]
     return ", ".join(names)

@@ -18,14 +18,20 @@ from judgekit.data.presets import Recogniser
 from judgekit.data.results import ONLY_OURS, Ids, TakenNames
 from judgekit.data.sources import DataRow, UnreadableRow
 from judgekit.data.thoughts import Thoughts
-from judgekit.data.values import NoJsonValueError, plain_row
+from judgekit.data.values import NoJsonValueError, convert_row
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import labels
-from judgekit.judging.documents import LETTERS, ComparisonInput, Document, TaskDescription, file_of
-from judgekit.judging.service import comparison_judge, document_judge
+from judgekit.judging.documents import (
+    LETTERS,
+    ComparisonInput,
+    Document,
+    TaskDescription,
+    make_file,
+)
+from judgekit.judging.service import build_comparison_judge, build_document_judge
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric.schema import Given, ScoreRubric
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,14 +75,14 @@ class PendingRow(NamedTuple):
     thought_count: int = 0
 
 
-def unreadable_error(name: str, first: UnreadableRow, more: int) -> InputError:
+def build_unreadable_error(name: str, first: UnreadableRow, more: int) -> InputError:
     """Build the error for an input's first unreadable row. `more` is the number of further ones."""
     position = f"row {first.number:,}" if first.number else "the header"
     if first.column:
         position = f"{position}, column {first.column}"
     others_text = ""
     if more:
-        others_text = f" ({counted(more, 'more row', 'more rows')} cannot be read)"
+        others_text = f" ({format_count(more, 'more row', 'more rows')} cannot be read)"
     return InputError(f"{name}: {position}: {first.problem}{others_text}")
 
 
@@ -86,7 +92,7 @@ def report_repeated_id(
     """Build the error for row `number`, which has the same id as row `first_number`."""
     problem = f"row {first_number:,} has the same id {row_id!r:.80}; give each row its own"
     # The two ids may look different if one was normalised, so say which differences don't count.
-    is_normalised = labels.id_key(row_id) != str(row_id)
+    is_normalised = labels.normalise_id(row_id) != str(row_id)
     if is_normalised:
         problem += " (ids that differ only by blanks, as 17 and 17.0 do, or in the form of accents are one)"
     return UnreadableRow(number, column, problem)
@@ -143,7 +149,7 @@ def _survey_head(
     # The error says how many rows can't be read, so count those in `rest`, too.
     more_in_head = len(unreadable_rows) - 1
     more_in_rest = sum(isinstance(row, UnreadableRow) for row in rest)
-    raise unreadable_error(name, unreadable_rows[0], more=more_in_head + more_in_rest)
+    raise build_unreadable_error(name, unreadable_rows[0], more=more_in_head + more_in_rest)
 
 
 class Mappings:
@@ -163,7 +169,7 @@ class Mappings:
         """Raise `InputError` for the first unreadable row."""
         for row in self:
             if isinstance(row, UnreadableRow):
-                raise unreadable_error(self.name, row, more=0)  # more aren't looked for
+                raise build_unreadable_error(self.name, row, more=0)  # more aren't looked for
 
     def __iter__(self) -> Iterator[DataRow | UnreadableRow]:
         for number, columns in enumerate(self._rows, 1):
@@ -172,7 +178,7 @@ class Mappings:
                 yield UnreadableRow(number, "", problem)
                 continue
             try:
-                yield DataRow(number, plain_row(columns))
+                yield DataRow(number, convert_row(columns))
             except NoJsonValueError as error:
                 yield UnreadableRow(number, "", str(error))
 
@@ -219,13 +225,16 @@ class Dataset:
             return row_id
         try:
             subject, thought_count = self.read(row, str(row_id))
-            contents = [row_fields.content(subject), *self._read_other_contents(row, str(row_id))]
+            contents = [
+                row_fields.hash_content(subject),
+                *self._read_other_contents(row, str(row_id)),
+            ]
         except row_fields.FieldError as error:
             return UnreadableRow(row.number, error.column, error.problem)
         except row_fields.Unjudgeable as error:
             fingerprint = EMPTY_FINGERPRINT  # there's no content to compute it from
             return PendingRow(row, row_id, fingerprint, subject=None, error=str(error))
-        fingerprint = seals.fingerprint_of("\0".join([self.fingerprint_basis, *contents]))
+        fingerprint = seals.fingerprint_text("\0".join([self.fingerprint_basis, *contents]))
         return PendingRow(row, row_id, fingerprint, subject, thought_count=thought_count)
 
     def _read_id(self, row: DataRow, ids: Ids) -> str | int | UnreadableRow:
@@ -235,7 +244,7 @@ class Dataset:
         """
         column = self.id_column or ""
         id_cell = read_cell(row.columns, column) if column else row.number
-        row_id = labels.id_of(id_cell)
+        row_id = labels.read_id(id_cell)
         if row_id is None:
             return UnreadableRow(row.number, column, _describe_expected_id(id_cell))
         # If an earlier row has the same id, `add` returns that row's number.
@@ -249,7 +258,7 @@ class Dataset:
         contents = []
         for other_reader in self.other_readers:
             other_subject, _ = other_reader(row, row_id)
-            contents.append(row_fields.content(other_subject))
+            contents.append(row_fields.hash_content(other_subject))
         return contents
 
     def check(self) -> int:
@@ -266,7 +275,7 @@ class Dataset:
             else:
                 more_unreadable += 1
         if first_unreadable is not None:
-            raise unreadable_error(self.name, first_unreadable, more=more_unreadable)
+            raise build_unreadable_error(self.name, first_unreadable, more=more_unreadable)
         return count
 
 
@@ -299,7 +308,7 @@ class RowOptions(NamedTuple):
     template: Template | None = None
     drops_thoughts: bool = False
 
-    def reader(self, fields: Fields, loaded: LoadedRubric) -> RowReader:
+    def build_reader(self, fields: Fields, loaded: LoadedRubric) -> RowReader:
         """Make the function that reads a row's judged content: a document, or texts to compare."""
         if self.task == "compare":
             return partial(self._read_comparison, fields)
@@ -334,7 +343,7 @@ class RowOptions(NamedTuple):
         )
         return ReadRow(subject, thoughts.count)
 
-    def expected(self, fields: Fields, row: DataRow) -> str | None:
+    def read_expected_label(self, fields: Fields, row: DataRow) -> str | None:
         """Return a row's normalised label, such as `accept`, or None if the rows have no labels."""
         return row_fields.read_label_key(fields, row, self.task)
 
@@ -354,7 +363,7 @@ def open_dataset(
     dataset = Dataset(
         rows=matched.rows,
         name=source.name,
-        read=options.reader(matched.fields, loaded),
+        read=options.build_reader(matched.fields, loaded),
         fingerprint_basis=basis,
         id_column=matched.id_column,
         taken_names=taken_names,
@@ -387,7 +396,7 @@ def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
     # For a field without a given column, use the export's column, or one with a common name.
     export = recogniser.recognise(options.task, given_columns)
     naming = row_fields.Naming(is_python=isinstance(source, Mappings))
-    fields = row_fields.fields_of(
+    fields = row_fields.choose_fields(
         options.task, names, given_columns, source.name, naming=naming, export=export
     )
     fields = fields._replace(template=options.template)
@@ -410,11 +419,11 @@ def _find_id_column(
     if given:
         if not _has_column(given, names):
             problem = f"{source_name} has no such column; it has {', '.join(names)}"
-            raise UsageError(f"{naming.choosing_ids(given)}: {problem}")
+            raise UsageError(f"{naming.format_id_option(given)}: {problem}")
         return given
     if export is not None and _has_column(export.id, names):
         return export.id
-    return row_fields.id_column_of(names, source_name, naming)
+    return row_fields.find_id_column(names, source_name, naming)
 
 
 def _disable_templated_field(options: RowOptions) -> dict[str, str]:
@@ -432,7 +441,9 @@ def _check_template(template: Template, names: Sequence[str], name: str) -> None
     """Raise `UsageError` if the template uses a missing column."""
     for column in template.columns:
         if not _has_column(column, names):
-            raise row_fields.unknown_column(f"--template: {{{column}}}", column, names, name)
+            raise row_fields.build_unknown_column_error(
+                f"--template: {{{column}}}", column, names, name
+            )
 
 
 def _has_column(column: str, names: Collection[str]) -> bool:
@@ -478,7 +489,7 @@ def _list_judge_settings(
     """List the settings of every judge that the rows might need."""
     gateway = open_gateway({})  # no model is called, so there's nothing to record
     if task == "judge":
-        judge, _ = document_judge(gateway, project, request)
+        judge, _ = build_document_judge(gateway, project, request)
         return [judge.settings]
 
     # The default rubric for two texts differs from the one for three or more.
@@ -486,9 +497,9 @@ def _list_judge_settings(
     settings = []
     for count in text_counts:
         # The settings only depend on the number of different texts, so the letters can stand for them.
-        placeholders = tuple(file_of(letter, letter) for letter in LETTERS[:count])
+        placeholders = tuple(make_file(letter, letter) for letter in LETTERS[:count])
         comparison = ComparisonInput("", placeholders)
-        settings.append(comparison_judge(gateway, comparison, project, request).settings)
+        settings.append(build_comparison_judge(gateway, comparison, project, request).settings)
     return settings
 
 

@@ -16,7 +16,7 @@ from judgekit import outputs
 from judgekit.data import seals
 from judgekit.data.results import resolve_output_path, write_error
 from judgekit.errors import ConfigError
-from judgekit.evaluation.labels import id_key
+from judgekit.evaluation.labels import normalise_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +36,7 @@ class Draws(NamedTuple):
 
     def draw(self, row_id: str | int, purpose: str) -> float:
         """Draw a number from 0 to 1 for a row id and a purpose. The same arguments give the same number."""
-        message = json.dumps([self.nonce, purpose, id_key(row_id)]).encode()
+        message = json.dumps([self.nonce, purpose, normalise_id(row_id)]).encode()
         # A key in an environment variable can have bytes that aren't UTF-8.
         key = self.key.encode("utf-8", "surrogateescape")
         digest = hmac.digest(key, message, "sha256")
@@ -50,7 +50,7 @@ def require_key(what: str) -> str:
 
     `what` begins the error's sentence, such as "--until draws its rows".
     """
-    key = seals.state_key()
+    key = seals.get_state_key()
     if key is None:
         # The error names the variable before this sentence, so "set it" means the variable.
         problem = (
@@ -102,4 +102,4 @@ def _read_nonce(path: str, key: str) -> str | None:
 def fingerprint_rows(rows: Iterable[PendingRow]) -> str:
     """Hash the ids and the judged content of rows, in order."""
     everything = [[str(row.row_id), row.fingerprint.current] for row in rows]
-    return seals.fingerprint_of(json.dumps(everything)).current
+    return seals.fingerprint_text(json.dumps(everything)).current

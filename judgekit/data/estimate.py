@@ -120,7 +120,7 @@ def _count_calls(
     for tier in TIERS:
         for endpoint in judge.models_by_tier.get(tier, ()):
             model_calls = calls.setdefault((tier, endpoint.model), _Calls(endpoint))
-            prompts = judge.prompts(tier, subject, endpoint)
+            prompts = judge.build_prompts(tier, subject, endpoint)
             samples = judge.settings.samples  # each prompt is sent so many times
             model_calls.count += len(prompts) * samples
             model_calls.chars += sum(map(_count_chars, prompts)) * samples

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.data import conversation
-from judgekit.data.columns import responses_in, rivals_of
-from judgekit.data.conversation import ASSISTANT, kind
+from judgekit.data.columns import list_response_names, list_rival_columns
+from judgekit.data.conversation import ASSISTANT, describe_kind
 from judgekit.data.passages import read_passages
-from judgekit.data.paths import column_of, find_roots, is_path_into, read_cell
+from judgekit.data.paths import find_column, find_roots, is_path_into, read_cell
 from judgekit.data.presets import read_field
 from judgekit.data.values import parse_json
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import labels
-from judgekit.evaluation.labels import plain
+from judgekit.evaluation.labels import normalise_name
 from judgekit.judging import documents
 from judgekit.judging.documents import (
     LETTERS,
@@ -36,9 +36,9 @@ from judgekit.judging.documents import (
     ComparisonInput,
     Document,
     TaskDescription,
-    file_of,
+    make_file,
 )
-from judgekit.text import encodable, escaped, is_blank, short_line
+from judgekit.text import escape_name, is_blank, replace_surrogates, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -82,15 +82,15 @@ class Naming(NamedTuple):
 
     is_python: bool = False
 
-    def option(self, field: str, column: str = "COLUMN") -> str:
+    def format_field_option(self, field: str, column: str = "COLUMN") -> str:
         if self.is_python:
             return f"fields={{{field!r}: {column!r}}}"
         return f"--map {shlex.quote(f'{field}={column}')}"
 
-    def choosing_ids(self, column: str = "COLUMN") -> str:
+    def format_id_option(self, column: str = "COLUMN") -> str:
         return f"id_column={column!r}" if self.is_python else f"--id {shlex.quote(column)}"
 
-    def comparing(self) -> str:
+    def format_compare_option(self) -> str:
         return 'task="compare"' if self.is_python else "judgekit compare --data"
 
 
@@ -136,7 +136,7 @@ class Fields(NamedTuple):
         def read(column: str) -> str:
             value = read_cell(row.columns, column)
             if conversation.is_conversation(value):
-                return conversation.rendered(_read_turns(value, column))
+                return conversation.render_turns(_read_turns(value, column))
             return _convert_to_text(value, "template", column, self.naming)
 
         return self.template.fill(read)
@@ -188,7 +188,7 @@ class Fields(NamedTuple):
         used = [*id_columns]
         if self.template is not None:
             used += self.template.columns
-        left_out = {column_of(name, self.unused_columns) for name in used}
+        left_out = {find_column(name, self.unused_columns) for name in used}
         for field, column in self.column_by_field.items():
             if column:
                 left_out.update(self.other_columns_by_field.get(field, ()))
@@ -211,7 +211,7 @@ def parse_map(items: Iterable[str]) -> dict[str, str]:
     return columns
 
 
-def fields_of(
+def choose_fields(
     task: TaskName,
     columns: Sequence[str],
     given: Mapping[str, str],
@@ -227,20 +227,20 @@ def fields_of(
     # Names are always compared in their plain form.
     usual = {}
     for field, names in USUAL_NAMES_BY_TASK[task].items():
-        usual[field] = list(map(plain, names.split()))
+        usual[field] = list(map(normalise_name, names.split()))
     _check_given(given, usual, columns, name, naming)
     paths = {} if export is None else _select_paths(export, given)
     taken_first = {*given.values(), *_collect_roots(paths)}
     column_by_name: dict[str, str] = {}
     for column in columns:
-        column_by_name.setdefault(plain(column), column)
+        column_by_name.setdefault(normalise_name(column), column)
     free = {key: column for key, column in column_by_name.items() if column not in taken_first}
 
     usual_names = list(chain.from_iterable(usual.values()))
     if task == "judge":
         # "text" itself comes before a model's response, which comes before the other usual names.
         first, *rest = usual["text"]
-        usual["text"] = [first, *responses_in(column_by_name, usual_names), *rest]
+        usual["text"] = [first, *list_response_names(column_by_name, usual_names), *rest]
     elif not given.get("a") and not given.get("b"):
         usual["a"], usual["b"] = _keep_complete_pairs(usual["a"], usual["b"], free)
 
@@ -261,10 +261,10 @@ def fields_of(
     _choose_fields_of_text(task, chosen, given, name, columns, naming)
     is_text_found = "text" in found.column_by_field and "text" in chosen
     if task == "judge" and is_text_found:
-        rivals = rivals_of(plain(chosen["text"]), free, usual_names)
+        rivals = list_rival_columns(normalise_name(chosen["text"]), free, usual_names)
         _refuse_doubt(chosen["text"], rivals, name, naming)
 
-    taken = {column_of(name, columns) for name in chosen.values()}
+    taken = {find_column(name, columns) for name in chosen.values()}
     taken.update(taken_first, found.second_column_by_field.values())
     columns_of_fields = {}
     other_columns = {}
@@ -326,7 +326,7 @@ def _collect_roots(paths: Mapping[str, Sequence[str]]) -> set[str]:
     return roots
 
 
-def id_column_of(
+def find_id_column(
     columns: Iterable[str], name: str, naming: Naming = COMMAND_LINE_NAMING
 ) -> str | None:
     """Find the id column: `id`, or the only column with a similar name, such as `ID` or `_id`.
@@ -335,9 +335,9 @@ def id_column_of(
     """
     if "id" in columns:
         return "id"
-    candidates = [column for column in columns if plain(column) == "id"]
+    candidates = [column for column in columns if normalise_name(column) == "id"]
     if len(candidates) > 1:
-        options = [naming.choosing_ids(column) for column in candidates[:_SHOWN_CHOICES]]
+        options = [naming.format_id_option(column) for column in candidates[:_SHOWN_CHOICES]]
         problem = f"{format_column_names(candidates)} may each be the ids of the rows"
         raise UsageError(f"{name}: {problem}; choose with {' or '.join(options)}")
     return candidates[0] if candidates else None
@@ -356,14 +356,16 @@ def _check_given(
 ) -> None:
     """Raise `UsageError` if a column is given for an unknown field, or doesn't exist."""
     for field, column in given.items():
-        option = naming.option(field, column)
+        option = naming.format_field_option(field, column)
         if field not in usual:
             raise UsageError(f"{option}: unknown field; use one of {', '.join(usual)}")
         if column and column not in columns and not is_path_into(column, columns):
-            raise unknown_column(option, column, columns, name)
+            raise build_unknown_column_error(option, column, columns, name)
 
 
-def unknown_column(option: str, column: str, columns: Sequence[str], name: str) -> UsageError:
+def build_unknown_column_error(
+    option: str, column: str, columns: Sequence[str], name: str
+) -> UsageError:
     """Build the error for an option with a column that doesn't exist in the input `name`."""
     hint = ""
     close_matches = difflib.get_close_matches(column, columns, n=1)
@@ -391,7 +393,7 @@ def _refuse_doubt(text: str, rivals: Sequence[str], name: str, naming: Naming) -
     if not rivals:
         return
     columns = [text, *rivals]
-    options = [naming.option("text", column) for column in columns[:_SHOWN_CHOICES]]
+    options = [naming.format_field_option("text", column) for column in columns[:_SHOWN_CHOICES]]
     problem = f"{format_column_names(columns)} may each be the text to judge"
     raise UsageError(f"{name}: {problem}; choose with {' or '.join(options)}")
 
@@ -435,12 +437,12 @@ def _build_error_without_text(
     task: TaskName, text_fields: Sequence[str], name: str, columns: Sequence[str], naming: Naming
 ) -> UsageError:
     """Build the error for rows without a column of texts. It suggests a comparison if that's possible."""
-    options = " ".join(naming.option(field) for field in text_fields)
+    options = " ".join(naming.format_field_option(field) for field in text_fields)
     if task == "judge":
         with suppress(UsageError):
             # This raises an error if the rows can't be compared, either.
-            fields_of("compare", columns, {}, name)
-            options += f", or compare these texts with {naming.comparing()}"
+            choose_fields("compare", columns, {}, name)
+            options += f", or compare these texts with {naming.format_compare_option()}"
     options += f". It has {format_column_names(columns)}"
     return UsageError(f"{name}: no column for {' and '.join(text_fields)}; name it with {options}")
 
@@ -482,11 +484,11 @@ def read_document(
         task_texts["description"] = "\n\n".join(descriptions)
 
     # Models see the alias instead of the row's id.
-    files = [replace(file_of(encodable(row_id), text), alias="text")]
+    files = [replace(make_file(replace_surrogates(row_id), text), alias="text")]
     if given.sources and "sources" in fields.column_by_field:
         files += _read_sources(fields.read(row, "sources"), fields.name("sources"), fields.naming)
     author = _read_author(fields, row, "author") or family
-    return documents.document(files, None, TaskDescription(**task_texts), author)
+    return documents.build_document(files, None, TaskDescription(**task_texts), author)
 
 
 def _read_task_texts(
@@ -540,7 +542,7 @@ def read_comparison(
         text = _drop_thoughts(output, thoughts)
         if is_blank(text):
             raise Unjudgeable(f"{column}: empty; nothing to compare")
-        files.append(file_of(letter, text))
+        files.append(make_file(letter, text))
     authors = _read_authors(fields, row, len(texts), families)
     return ComparisonInput(prompt, tuple(files), tuple(authors))
 
@@ -589,10 +591,10 @@ def _split_conversations(fields: Fields, row: DataRow) -> tuple[str, list[tuple[
     second = _read_turns(fields.read(row, "b"), column_of_b)
     shared, rest_of_first, rest_of_second = conversation.split_shared(first, second)
     is_single_message = len(shared) == 1  # it needs no speaker
-    prompt = shared[0].content if is_single_message else conversation.rendered(shared)
+    prompt = shared[0].content if is_single_message else conversation.render_turns(shared)
     texts = [
-        (column_of_a, conversation.words_of(rest_of_first)),
-        (column_of_b, conversation.words_of(rest_of_second)),
+        (column_of_a, conversation.render_as_text(rest_of_first)),
+        (column_of_b, conversation.render_as_text(rest_of_second)),
     ]
     return prompt, texts
 
@@ -604,7 +606,7 @@ def _read_list_of_texts(fields: Fields, row: DataRow, column: str) -> list[tuple
         value = parse_json(value)
     expected = f"expected a list of {documents.MIN_TEXTS} to {MAX_TEXTS} texts"
     if not isinstance(value, list):
-        raise FieldError(column, f"{expected}, got {kind(value)}")
+        raise FieldError(column, f"{expected}, got {describe_kind(value)}")
     if not documents.MIN_TEXTS <= len(value) <= MAX_TEXTS:
         raise FieldError(column, f"{expected}, got {len(value)} of them")
     texts = []
@@ -614,7 +616,7 @@ def _read_list_of_texts(fields: Fields, row: DataRow, column: str) -> list[tuple
     return texts
 
 
-def content(subject: Document | ComparisonInput) -> str:
+def hash_content(subject: Document | ComparisonInput) -> str:
     """Hash everything in a row that affects its verdict. The id and unused columns don't."""
     files = [[file.visible_path, file.sha256] for file in subject.files]
     if isinstance(subject, Document):
@@ -633,10 +635,10 @@ def read_winner(fields: Fields, row: DataRow) -> str:
     letter_by_name = _map_names_to_letters(fields, row)
     most_texts = documents.MIN_TEXTS if "a" in fields.column_by_field else MAX_TEXTS
     value = fields.read(row, "winner")
-    key = labels.key_of(value)
-    if labels.number_of(key) is not None:
+    key = labels.convert_to_key(value)
+    if labels.parse_number(key) is not None:
         return key  # its meaning depends on the labels of all rows
-    winner_letter = labels.winner_of(value, most_texts, letter_by_name)
+    winner_letter = labels.find_winner(value, most_texts, letter_by_name)
     if winner_letter:
         return winner_letter
     if key == labels.BLANK_LABEL_KEY:
@@ -651,7 +653,7 @@ def _map_names_to_letters(fields: Fields, row: DataRow) -> dict[str, str | None]
         for name in (fields.column_by_field.get(column), _read_author(fields, row, author)):
             if not name:
                 continue
-            key = plain(name[:_NAME_CHARS])
+            key = normalise_name(name[:_NAME_CHARS])
             is_ambiguous = letter_by_name.get(key, letter) != letter
             letter_by_name[key] = None if is_ambiguous else letter
     return letter_by_name
@@ -671,7 +673,7 @@ def read_label_key(fields: Fields, row: DataRow, task: TaskName) -> str | None:
         return None
     if task == "compare":
         return read_winner(fields, row)
-    return labels.key_of(fields.read(row, field))
+    return labels.convert_to_key(fields.read(row, field))
 
 
 def read_one_hot_winner(columns: Mapping[str, Any]) -> str | None:
@@ -682,12 +684,12 @@ def read_one_hot_winner(columns: Mapping[str, Any]) -> str | None:
     marked_sides = []
     sides = set()
     for column, value in columns.items():
-        match = _ONE_HOT_WINNER_PATTERN.fullmatch(plain(column))
+        match = _ONE_HOT_WINNER_PATTERN.fullmatch(normalise_name(column))
         if match is None:
             continue
         side = match[1]  # a letter, or "tie"
         sides.add(side)
-        if labels.key_of(value) in ("1", "true", "True"):
+        if labels.convert_to_key(value) in ("1", "true", "True"):
             marked_sides.append(side)
 
     has_both_texts = {"a", "b"} <= sides
@@ -711,7 +713,7 @@ def _read_text(fields: Fields, row: DataRow, field: str) -> str:
     column = fields.name(field)
     value = fields.read(row, field)
     if isinstance(value, list) and field in ("description", "prompt"):
-        return conversation.rendered(_read_turns(value, column))
+        return conversation.render_turns(_read_turns(value, column))
     if field in ("a", "b") and _has_messages(value):
         answer, _ = _split_judged_turn(value, column, "last")
         return answer
@@ -737,16 +739,16 @@ def _convert_to_text(value: object, field: str, column: str, naming: Naming) -> 
     if value is None or is_nan:  # in tables, NaN is an empty cell
         return ""
     if isinstance(value, str):
-        return encodable(value)
+        return replace_surrogates(value)
     if isinstance(value, bool | int | float):
         return json.dumps(value)
 
     hint = ""
     if field not in ("text", "a", "b", "template"):
-        hint = f"; to leave the column out: {naming.option(field, '')}"
+        hint = f"; to leave the column out: {naming.format_field_option(field, '')}"
     if field == "text" and isinstance(value, list):
-        hint = f"; a conversation is given with {naming.option('conversation')}"
-    raise FieldError(column, f"expected a text, got {kind(value)}{hint}")
+        hint = f"; a conversation is given with {naming.format_field_option('conversation')}"
+    raise FieldError(column, f"expected a text, got {describe_kind(value)}{hint}")
 
 
 def _read_author(fields: Fields, row: DataRow, field: str) -> str | None:
@@ -784,11 +786,11 @@ def _split_judged_turn(
     if judge_turn == "all":
         if all(is_blank(turn.content) for turn in turns):
             raise Unjudgeable(f"{column}: empty; nothing to judge")
-        return conversation.rendered(turns), ""
+        return conversation.render_turns(turns), ""
     while turns:
         turn = turns.pop()
         if turn.speaker == ASSISTANT:
-            return turn.content, conversation.rendered(turns)
+            return turn.content, conversation.render_turns(turns)
         # Ignore turns after the assistant's last message.
     raise Unjudgeable(f"{column}: no message of the assistant; nothing to judge")
 
@@ -807,14 +809,16 @@ def _read_sources(value: object, column: str, naming: Naming) -> list[File]:
     for number, (name, content) in enumerate(read_passages(value), 1):
         text = _convert_to_text(content, "sources", column, naming)
         if not is_blank(text):
-            shown_name = short_line(encodable(name), _NAME_CHARS)
-            files.append(file_of(shown_name or f"source {number}", text))
+            shown_name = shorten_to_line(replace_surrogates(name), _NAME_CHARS)
+            files.append(make_file(shown_name or f"source {number}", text))
     return files
 
 
 def format_column_names(columns: Sequence[str]) -> str:
     """Format column names for a message, up to a dozen of them."""
-    names = [short_line(escaped(column), _NAME_CHARS) for column in columns[:_MAX_SHOWN_COLUMNS]]
+    names = [
+        shorten_to_line(escape_name(column), _NAME_CHARS) for column in columns[:_MAX_SHOWN_COLUMNS]
+    ]
     text = ", ".join(names)
     if len(columns) > _MAX_SHOWN_COLUMNS:
         return f"{text} and {len(columns) - _MAX_SHOWN_COLUMNS} more"

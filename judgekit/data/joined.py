@@ -12,7 +12,7 @@ from judgekit.data.sources import DataRow, UnreadableRow
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import labels
 from judgekit.rubric.schema import Given
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,11 +64,11 @@ class JoinedRows(Rows):
         matched_ids: set[str] = set()
         without_partner = 0
         different_prompts = 0
-        for row in self._first.sides():
+        for row in self._first.read_sides():
             if isinstance(row, UnreadableRow):
                 yield row
                 continue
-            key = labels.id_key(row.id)
+            key = labels.normalise_id(row.id)
             second_side = second_sides.get(key)
             if second_side is None:
                 without_partner += 1
@@ -85,18 +85,18 @@ class JoinedRows(Rows):
         self._remark_unpaired(without_partner, self._first.name)
         self._remark_unpaired(len(second_sides) - len(matched_ids), self._second.name)
         if different_prompts:
-            pairs = counted(different_prompts, "pair has", "pairs have")
+            pairs = format_count(different_prompts, "pair has", "pairs have")
             problem = f"{pairs} different prompts: that of {self._first.name} is shown"
             self._reading.remark(problem)
 
     def _read_second_into(self, sides: dict[str, Side]) -> Iterator[UnreadableRow]:
         """Add the second file's texts to `sides`, by id. Yields its unreadable rows."""
         numbers: dict[str, int] = {}  # row numbers by id
-        for row in self._second.sides():
+        for row in self._second.read_sides():
             if isinstance(row, UnreadableRow):
                 yield row
                 continue
-            key = labels.id_key(row.id)
+            key = labels.normalise_id(row.id)
             if key in sides:
                 yield report_repeated_id(row.id, row.number, numbers[key], self._second.id_column)
             sides[key] = row.side
@@ -109,7 +109,7 @@ class JoinedRows(Rows):
 
     def _remark_unpaired(self, count: int, name: str) -> None:
         if count:
-            rows = counted(count, "row", "rows")
+            rows = format_count(count, "row", "rows")
             self._reading.remark(f"{name}: {rows} without a partner, not compared")
 
 
@@ -139,13 +139,13 @@ class _OneFile:
         """Describe the file's columns."""
         return f"{self.name}: {self._fields.describe(self.id_column)}"
 
-    def sides(self) -> Iterator[_RowOfSide | UnreadableRow]:
+    def read_sides(self) -> Iterator[_RowOfSide | UnreadableRow]:
         """Yield each row as one side of a pair, with its id."""
         for row in self._rows:
             if isinstance(row, UnreadableRow):
                 yield self._name_file(row)
                 continue
-            row_id = labels.id_of(read_cell(row.columns, self.id_column))
+            row_id = labels.read_id(read_cell(row.columns, self.id_column))
             if row_id is None:
                 problem = "expected an id: a short text or a number"
                 yield self._name_file(UnreadableRow(row.number, self.id_column, problem))

@@ -6,10 +6,10 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from judgekit.data.results import RECORD_COLUMNS
-from judgekit.data.tables import cells_of
+from judgekit.data.tables import build_cells
 from judgekit.judging.html import table_html
 from judgekit.judging.notebook import make_data_frame
-from judgekit.text import escaped, short_line
+from judgekit.text import escape_name, shorten_to_line
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -26,8 +26,8 @@ class JudgedRow(dict[str, Any]):
     def __repr__(self) -> str:
         """Summarise the row in one line. `to_dict` returns everything."""
         mean = "" if self.get("average") is None else f", mean {self['average']:g}"
-        return escaped(
-            f"<row {short_line(str(self.get('id')), _MAX_NAME_CHARS)}: {self.get('verdict')}{mean}>"
+        return escape_name(
+            f"<row {shorten_to_line(str(self.get('id')), _MAX_NAME_CHARS)}: {self.get('verdict')}{mean}>"
         )
 
     def _repr_html_(self) -> str:
@@ -76,7 +76,7 @@ class JudgedRows(Generator[JudgedRow, None, None]):
         make_data_frame(())  # if pandas is missing, this raises before anything is judged
         rows = []
         for row in self:
-            cells = cells_of(row, {})
+            cells = build_cells(row, {})
             if not full:
                 cells = {name: cell for name, cell in cells.items() if name not in RECORD_COLUMNS}
             rows.append(cells)

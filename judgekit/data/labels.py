@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit import outputs
 from judgekit.config import TIE
 from judgekit.data import fields, sniffing, tables
-from judgekit.data.dataset import survey, unreadable_error
+from judgekit.data.dataset import build_unreadable_error, survey
 from judgekit.data.paths import is_path_into
 from judgekit.data.presets import Recogniser
 from judgekit.data.results import OUR_COLUMNS, Ids, lock_output, resolve_output_path
@@ -32,7 +32,7 @@ from judgekit.evaluation.labels import LeftOut
 from judgekit.evaluation.stats import OUTCOMES, UNDECIDED
 from judgekit.judging.documents import LETTERS, MIN_TEXTS, TASK_ROLES
 from judgekit.rubric.schema import Given
-from judgekit.text import defuse_cell, restore_cell, short_line
+from judgekit.text import defuse_cell, restore_cell, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -69,11 +69,13 @@ class NamedColumns(NamedTuple):
         """
         column = self.id_column
         if column not in columns:
-            column = fields.id_column_of(columns, name)
-        row_id = labels.id_of(columns.get(column or ""))
-        return None if row_id is None else labels.id_key(row_id)
+            column = fields.find_id_column(columns, name)
+        row_id = labels.read_id(columns.get(column or ""))
+        return None if row_id is None else labels.normalise_id(row_id)
 
-    def column_of(self, columns: Mapping[str, Any], field: str, names: Sequence[str]) -> str | None:
+    def find_column(
+        self, columns: Mapping[str, Any], field: str, names: Sequence[str]
+    ) -> str | None:
         """Find a row's column for a field. If the caller named none, search for the common `names`."""
         if field not in self.column_by_field:
             return _find_column(columns, names)
@@ -90,9 +92,9 @@ def _find_column(columns: Mapping[str, Any], names: Sequence[str]) -> str | None
         if name in columns:
             return name
 
-    columns_by_plain_name = {labels.plain(column): column for column in columns}
+    columns_by_plain_name = {labels.normalise_name(column): column for column in columns}
     for name in names:
-        column = columns_by_plain_name.get(labels.plain(name))
+        column = columns_by_plain_name.get(labels.normalise_name(name))
         if column is not None:
             return column
     return None
@@ -131,7 +133,7 @@ class ResultRow(NamedTuple):
         distinct_values: dict[str, None] = {}  # an ordered set
         for element in elements:
             if not labels.is_no_label(element):
-                distinct_values[labels.id_key(tables.text_of(element))] = None
+                distinct_values[labels.normalise_id(tables.convert_to_text(element))] = None
         return list(distinct_values)
 
     def has(self, column: str) -> bool:
@@ -192,9 +194,9 @@ class ResultFile:
             if isinstance(row, DataRow):
                 column_names.update(dict.fromkeys(row.columns))
                 task = task or self._guess_task(row)
-                column = self._columns.column_of(row.columns, "verdict", ["verdict"])
+                column = self._columns.find_column(row.columns, "verdict", ["verdict"])
                 verdict = row.columns.get(column or "")
-                verdict_counts[labels.key_of(verdict)] += 1
+                verdict_counts[labels.convert_to_key(verdict)] += 1
             # Our own verdicts are clear from the first rows. What other tools' words mean is only clear from
             # all.
             has_own_verdicts = task is not None and "verdict" not in self._columns.column_by_field
@@ -244,7 +246,7 @@ class ResultFile:
                 position = f"{self.name}: row {row.number}"
                 verdict = self._translate_verdict(value)
                 if not verdict:
-                    got = short_line(str(value), 40)
+                    got = shorten_to_line(str(value), 40)
                     raise InputError(f"{position}: unknown verdict {got!r}; {_EXPECTED_VERDICTS}")
 
                 first = ids.add(row_id, row.number)
@@ -256,7 +258,7 @@ class ResultFile:
         """Translate a verdict into an outcome, a letter, "tie" or undecided. Returns "" for anything else."""
         if isinstance(value, str) and value.strip() in UNDECIDED:
             return value.strip()
-        return self._words.get(labels.key_of(value), "")
+        return self._words.get(labels.convert_to_key(value), "")
 
     def _guess_task(self, row: DataRow) -> TaskName | None:
         """Infer from the row's `judged` record, or else from its scores, which task the result is of.
@@ -264,7 +266,7 @@ class ResultFile:
         Returns None if that's unclear. If the scores are of compared texts, also counts those in
         `self.texts`.
         """
-        record = nested(row.columns.get("judged")) or {}
+        record = parse_object(row.columns.get("judged")) or {}
         schema = str(record.get("schema"))
         if schema.startswith("judgekit/"):
             return "compare" if schema.startswith(_COMPARISON_SCHEMA_PREFIX) else "judge"
@@ -309,7 +311,7 @@ class ResultFile:
             files = fields.read_comparison(row_fields, data_row).files
             chars_per_text = _MAX_COMPARED_CHARS // len(files)
             return " ".join(
-                f"{file.path}: {short_line(file.text, chars_per_text)}" for file in files
+                f"{file.path}: {shorten_to_line(file.text, chars_per_text)}" for file in files
             )
         return ""
 
@@ -344,7 +346,7 @@ class ResultFile:
         recogniser.note_row(input_columns)
         export = recogniser.recognise(self.task, given_columns)
         with suppress(UsageError):
-            return fields.fields_of(self.task, names, given_columns, self.name, export=export)
+            return fields.choose_fields(self.task, names, given_columns, self.name, export=export)
         return None
 
 
@@ -413,15 +415,17 @@ def read_texts(
     """
     stream, (names, recogniser) = survey(rows)
     export = recogniser.recognise(task, columns.column_by_field)
-    row_fields = fields.fields_of(task, names, columns.column_by_field, rows.name, export=export)
+    row_fields = fields.choose_fields(
+        task, names, columns.column_by_field, rows.name, export=export
+    )
     for row in stream:
         if isinstance(row, UnreadableRow):
             continue
-        row_id = columns.id_of(row.columns, rows.name) or labels.id_key(row.number)
+        row_id = columns.id_of(row.columns, rows.name) or labels.normalise_id(row.number)
         yield row_id, collect_texts(task, row_fields, row.columns)
 
 
-def results(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> ResultFile:
+def open_results(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> ResultFile:
     """Open a results file. Raises what `ResultFile` raises."""
     return ResultFile(rows, columns)
 
@@ -455,7 +459,7 @@ def read_labels(
     left_out = LeftOut()
     for row, row_id, value in _read_label_column(rows, task, names, columns):
         has_id_column = has_id_column or columns.id_column in row.columns
-        key = labels.key_of(value)
+        key = labels.convert_to_key(value)
         if key == labels.BLANK_LABEL_KEY:
             left_out.blank += 1
             continue
@@ -504,14 +508,18 @@ def _add_winner(row: DataRow | UnreadableRow) -> DataRow | UnreadableRow:
     return row._replace(columns={**row.columns, "winner": winner})
 
 
-def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[list[Case], LeftOut]:
+def read_labelled_cases(
+    rows: Rows, columns: NamedColumns = USUAL_COLUMNS
+) -> tuple[list[Case], LeftOut]:
     """Read labelled rows as cases for testing judges, and count the skipped rows.
 
     Labels aren't interpreted. Raises `InputError` for an unreadable row, a repeated id or a missing column.
     """
     stream, (names, recogniser) = survey(rows)
     export = recogniser.recognise("judge", columns.column_by_field)
-    row_fields = fields.fields_of("judge", names, columns.column_by_field, rows.name, export=export)
+    row_fields = fields.choose_fields(
+        "judge", names, columns.column_by_field, rows.name, export=export
+    )
     if "label" not in row_fields.column_by_field:
         problem = f"expected a column label; it has {', '.join(names)}"
         raise InputError(f"{rows.name}: {problem}; name one with --map label=COLUMN")
@@ -523,7 +531,7 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
     left_out = LeftOut()
     for row in stream:
         if isinstance(row, UnreadableRow):
-            raise unreadable_error(rows.name, row, 0)
+            raise build_unreadable_error(rows.name, row, 0)
         if _is_table(rows):
             row = _restore_cells(row)  # noqa: PLW2901 - its cells as they were before we wrote them
         row_id = columns.id_of(row.columns, rows.name) or str(row.number)
@@ -572,11 +580,11 @@ def _read_answers(
     """
     for row in rows:
         if isinstance(row, UnreadableRow):
-            raise unreadable_error(file, row, 0)
+            raise build_unreadable_error(file, row, 0)
         if is_table:
             row = _restore_cells(row)  # noqa: PLW2901 - the same row, unescaped
         row_id = columns.id_of(row.columns, file)
-        column = columns.column_of(row.columns, field, names)
+        column = columns.find_column(row.columns, field, names)
         if row_id is None or column is None:
             problem = f"expected the columns id and {names[0]}; in CSV with commas between them"
             remedy = f"name others with --id COLUMN and --map {field}=COLUMN"
@@ -599,11 +607,11 @@ def _restore_cells(row: DataRow) -> DataRow:
 
 def _read_scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Yield the names and values of a row's scores, from the column `scores` or from `score.NAME` columns."""
-    scores = nested(columns.get("scores"))
+    scores = parse_object(columns.get("scores"))
     if scores is None:
         scores = _collect_score_columns(columns)
     for name, value in scores.items():
-        score = labels.number_of(value)
+        score = labels.parse_number(value)
         if score is not None:
             yield name, score
 
@@ -617,7 +625,7 @@ def _collect_score_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
     if not cells:
         return {}
 
-    record = nested(columns.get("judged"))
+    record = parse_object(columns.get("judged"))
     if record is None or not str(record.get("schema")).startswith("judgekit/"):
         return cells
     if "scores" not in record and "subjects" not in record:
@@ -629,7 +637,7 @@ def _collect_score_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in cells.items() if name in names}
 
 
-def nested(value: object) -> dict[str, Any] | None:
+def parse_object(value: object) -> dict[str, Any] | None:
     """Return the object in a cell, parsing JSON if necessary, or None if it's anything else."""
     if isinstance(value, str) and value.startswith("{"):
         value = parse_json(value)
@@ -736,5 +744,5 @@ def _render_delimited(old: str, rows: Sequence[Mapping[str, Any]], delimiter: st
     if not old:
         writer.writerow(map(defuse_cell, names))
     for row in rows:
-        writer.writerow([tables.cell_of(row.get(name)) for name in names])
+        writer.writerow([tables.format_cell(row.get(name)) for name in names])
     return lines.getvalue()

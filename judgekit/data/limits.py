@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import InputError
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,11 +48,11 @@ def describe_missed(
             continue
 
         range_text = condition.describe_range(totals, rows)
-        line = f"{name}: {condition} isn't met: {range_text} of {counted(rows, 'row', 'rows')}"
+        line = f"{name}: {condition} isn't met: {range_text} of {format_count(rows, 'row', 'rows')}"
         # A row without a verdict could count either way, so it's assumed to count against the condition.
         rows_without_verdict = totals.maximum - totals.minimum
         if rows_without_verdict:
-            subject = counted(
+            subject = format_count(
                 rows_without_verdict,
                 "row without a verdict counts",
                 "rows without a verdict count",
@@ -86,5 +86,5 @@ def describe_worse(
     loss_text = f"{float(lost_points):.1f} points less"
     if base.max_lost_points:
         loss_text += f", {float(base.max_lost_points):g} allowed"
-    rows_text = counted(rows, "row", "rows")
+    rows_text = format_count(rows, "row", "rows")
     return f"{name} is worse than {base.path}: {shares_text}, of {rows_text} in both ({loss_text})"

@@ -81,7 +81,7 @@ def open_manifest(path: str, *, is_fresh: bool, is_trusted: bool) -> Manifest:
     try:
         unsealed = manifest.count_unsealed()
         if unsealed and is_trusted:
-            manifest.trust()
+            manifest.seal_entries()
     except (sqlite3.Error, ValueError, TypeError) as error:
         manifest.close(remove=is_fresh)
         if is_fresh:
@@ -97,7 +97,7 @@ def open_manifest(path: str, *, is_fresh: bool, is_trusted: bool) -> Manifest:
         return Manifest(path)
     if unsealed and not is_trusted:
         manifest.close()
-        raise seals.refused(path, unsealed, "entry", "entries")
+        raise seals.build_seal_error(path, unsealed, "entry", "entries")
     return manifest
 
 
@@ -106,7 +106,7 @@ class Manifest:
         """Open or create the file. Raises `InputError` if that fails."""
         self.path = path
         self.left_behind: list[str] = []
-        self._key = seals.state_key()
+        self._key = seals.get_state_key()
         try:
             path = outputs.resolve_database_path(path)
             os.close(outputs.open_to_append(path))
@@ -144,7 +144,7 @@ class Manifest:
     def add(self, custom_id: str, target: BatchTarget, body: bytes) -> None:
         """Add a request to send in the next batch."""
         target_json = json.dumps(target)
-        fields = _sealed_fields(custom_id, target_json, body, answer=None)
+        fields = _list_sealed_fields(custom_id, target_json, body, answer=None)
         seal = self._seal("request", fields)
         insert = "INSERT INTO request (custom_id, place, body, seal) VALUES (?, ?, ?, ?)"
         self._execute(insert, custom_id, target_json, body, seal)
@@ -154,7 +154,9 @@ class Manifest:
         row = self._execute("SELECT max(rowid) FROM request")
         return int(row[0] or 0) if row else 0
 
-    def unsent(self, last: int = _MAX_REQUEST_NUMBER) -> Iterator[tuple[str, BatchTarget, int]]:
+    def list_unsent_requests(
+        self, last: int = _MAX_REQUEST_NUMBER
+    ) -> Iterator[tuple[str, BatchTarget, int]]:
         """Yield the custom id, target and size of each unsent request up to number `last`, in order."""
         query = (
             "SELECT custom_id, place, length(body) FROM request"
@@ -173,7 +175,7 @@ class Manifest:
         batches: list[tuple[BatchTarget, Sequence[str]]] = []
         # Each target has one batch that isn't full yet. These are its custom ids and its size in bytes.
         open_batches: dict[BatchTarget, tuple[list[str], int]] = {}
-        for custom_id, target, size in self.unsent(last):
+        for custom_id, target, size in self.list_unsent_requests(last):
             custom_ids, batch_size = open_batches.get(target, ([], 0))
             line_size = size + _LINE_OVERHEAD
             has_max_requests = len(custom_ids) >= max_requests.get(target, MAX_REQUESTS)
@@ -197,7 +199,7 @@ class Manifest:
             self._connection.executemany("UPDATE request SET batch = ? WHERE custom_id = ?", pairs)
         return batch
 
-    def content(self, batch: Submitted) -> bytes:
+    def build_request_file(self, batch: Submitted) -> bytes:
         """Build a batch's request file, as JSON Lines."""
         query = "SELECT custom_id, body FROM request WHERE batch = ? ORDER BY rowid"
         rows = self._connection.execute(query, (batch.number,))
@@ -288,7 +290,7 @@ class Manifest:
             if answer_hash != first_hashes.setdefault(custom_id, answer_hash):
                 contradicted.add(custom_id)
             answer_json = json.dumps(answer)
-            fields = _sealed_fields(custom_id, target_json, body=None, answer=answer_json)
+            fields = _list_sealed_fields(custom_id, target_json, body=None, answer=answer_json)
             yield answer_json, self._seal("request", fields), custom_id, batch.number
 
     def mark_unsent(self, batch: Submitted) -> None:
@@ -327,12 +329,12 @@ class Manifest:
             "SELECT custom_id, place, body, answer, seal FROM request"
         )
         for custom_id, target_json, body, answer, seal in requests:
-            fields = _sealed_fields(custom_id, target_json, body, answer)
+            fields = _list_sealed_fields(custom_id, target_json, body, answer)
             if not seals.is_valid(self._key, "request", fields, seal):
                 count += 1
         return count
 
-    def trust(self) -> None:
+    def seal_entries(self) -> None:
         """Seal all entries, because the user trusts the file.
 
         Files at the provider don't count as ours, because nothing proves that.
@@ -347,7 +349,7 @@ class Manifest:
         query = "SELECT custom_id, place, body, answer FROM request"
         with self._connection:
             for custom_id, target_json, body, answer in self._connection.execute(query).fetchall():
-                fields = _sealed_fields(custom_id, target_json, body, answer)
+                fields = _list_sealed_fields(custom_id, target_json, body, answer)
                 seal = self._seal("request", fields)
                 self._execute("UPDATE request SET seal = ? WHERE custom_id = ?", seal, custom_id)
 
@@ -385,7 +387,7 @@ def _hash_answer(answer: BatchAnswer) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _sealed_fields(
+def _list_sealed_fields(
     custom_id: str, target_json: str, body: bytes | str | None, answer: str | None
 ) -> list[str | None]:
     """List a request's fields that its seal covers."""

@@ -27,14 +27,14 @@ from judgekit import environment
 from judgekit.data import dataset, parts, runners, seals, tables, worker
 from judgekit.data.broker import Broker
 from judgekit.data.results import OUR_COLUMNS, lock_output
-from judgekit.data.rows import RowFiles, rows_in, source_of
+from judgekit.data.rows import RowFiles, detect_source, read_rows
 from judgekit.data.runs import DatasetRun
 from judgekit.errors import InputError, JudgekitError, UsageError
-from judgekit.evaluation.labels import id_key
+from judgekit.evaluation.labels import normalise_id
 from judgekit.judging.documents import LETTERS
 from judgekit.providers.gateway import is_recording, is_replaying, open_gateway
 from judgekit.rubric.schema import ScoreRubric
-from judgekit.text import encodable, short_line
+from judgekit.text import replace_surrogates, shorten_to_line
 
 os.environ |= {  # before importing Ray, which reads them
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -63,7 +63,7 @@ _FILES_PER_TASK = 64  # files read in one task
 
 
 @contextmanager
-def connected(address: str | None) -> Iterator[None]:
+def connect_to_cluster(address: str | None) -> Iterator[None]:
     """Connect to the cluster at `address`, by default RAY_ADDRESS. Without either, start Ray on this machine.
 
     Raises `InputError` if that fails.
@@ -76,7 +76,7 @@ def connected(address: str | None) -> Iterator[None]:
         with _hide_stderr():
             ray.init(cluster, log_to_driver=False, logging_level=logging.CRITICAL, **options)
     except Exception as error:  # noqa: BLE001 - Ray can raise anything
-        message = short_line(str(error), 200)
+        message = shorten_to_line(str(error), 200)
         raise InputError(
             f"Ray at {cluster}: {message}; start Ray there, or leave the address out"
         ) from None
@@ -181,7 +181,7 @@ class RayRun:
             bad_count = len(repeated_rows)
             first_bad = next(iter(repeated_rows), None)
         if first_bad is not None:
-            raise dataset.unreadable_error(self._dataset.name, first_bad, bad_count - 1)
+            raise dataset.build_unreadable_error(self._dataset.name, first_bad, bad_count - 1)
         return row_count
 
     def _note_columns(
@@ -238,7 +238,7 @@ class RayRun:
             start, _ = self._starts_and_counts[path]
             for number_in_file, row_id in file.wanted_rows:
                 number = start + number_in_file
-                first_number = first_numbers.setdefault(id_key(row_id), number)
+                first_number = first_numbers.setdefault(normalise_id(row_id), number)
                 is_repeated = first_number != number
                 if is_repeated:
                     repeated_rows.append(
@@ -252,8 +252,8 @@ class RayRun:
         Raises `UsageError` if it has files of other programs or is in use, or if rows have invalid seals.
         With `trust`, seals don't matter.
         """
-        self._locks.enter_context(lock_output(self._folder.lockable(), self._folder.name))
-        self._key = parts.Key(seals.state_key())
+        self._locks.enter_context(lock_output(self._folder.get_lockable_path(), self._folder.name))
+        self._key = parts.Key(seals.get_state_key())
         names = self._folder.names()
         if fresh:
             self._folder.remove(names)
@@ -263,7 +263,7 @@ class RayRun:
         self._names, self._lines, self._earlier_schemas = self._scan_files(names, 0)
         unsealed = int((~self._lines["sealed"]).sum())
         if unsealed and not trust:
-            raise seals.refused(self._folder.name, unsealed)
+            raise seals.build_seal_error(self._folder.name, unsealed)
 
     def _scan_files(self, names: list[str], first: int) -> tuple[list[str], Any, set[pa.Schema]]:
         """Read result files, numbered from `first`. Returns their names, lines and schemas.
@@ -544,7 +544,9 @@ def _explain_errors(written: str | None = None) -> Iterator[None]:
         if isinstance(cause, OSError):
             problem = _describe_file_problem(cause, written)
         else:
-            problem = f"Ray: {type(cause).__name__}: {short_line(_message_of(cause), 300)}"
+            problem = (
+                f"Ray: {type(cause).__name__}: {shorten_to_line(_extract_message(cause), 300)}"
+            )
         raise InputError(f"{problem}; run the same command again to go on") from None
 
 
@@ -573,10 +575,10 @@ def _describe_file_problem(error: OSError, written: str | None) -> str:
         return f"Ray: {reason}"
     if written is not None:
         return f"{written}: cannot be written ({reason}); free space or choose another --out"
-    return f"{encodable(error.filename or 'the rows')}: cannot be read ({reason}); check the file"
+    return f"{replace_surrogates(error.filename or 'the rows')}: cannot be read ({reason}); check the file"
 
 
-def _message_of(error: BaseException) -> str:
+def _extract_message(error: BaseException) -> str:
     """Extract the error message from Ray's text, in which it follows a worker's traceback."""
     _, _, message = str(error).rpartition("Error: ")
     return message
@@ -600,12 +602,12 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray isn't installed
         """
         dataset, expected, lines, run_number, starts_and_counts = ray.get(self._shared)
         first_number, row_count = starts_and_counts.get(path, (0, 0))
-        file = io.BufferedReader(opened) if source_of(path).is_text else opened
-        rows_in_file = rows_in(file, path, self._files.reading)
+        file = io.BufferedReader(opened) if detect_source(path).is_text else opened
+        rows_in_file = read_rows(file, path, self._files.reading)
         rows = (self._files.renumber(row, first_number, path) for row in rows_in_file)
         file_dataset = replace(dataset, rows=rows, limit=row_count, ids=parts.Digests)
         run = DatasetRun(dataset=file_dataset, results=parts.KeptLines(lines), find_label=expected)
-        for block in worker.blocks(run, run_number):
+        for block in worker.group_into_blocks(run, run_number):
             yield pa.table({"block": [pickle.dumps(block)]})
 
 

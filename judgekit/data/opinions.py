@@ -17,7 +17,7 @@ from judgekit import outputs
 from judgekit.data import seals
 from judgekit.data.draws import Draws, new_nonce, require_key
 from judgekit.data.results import resolve_output_path, write_error
-from judgekit.evaluation.labels import id_key
+from judgekit.evaluation.labels import normalise_id
 from judgekit.judging.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Opinions:
 
     def find(self, tier: str, row: PendingRow) -> Verdict | None:
         """Find a tier's verdict on a row, or return None if there's none about its current content."""
-        position = self._positions.get((tier, id_key(row.row_id)))
+        position = self._positions.get((tier, normalise_id(row.row_id)))
         if position is None or position.fingerprint != row.fingerprint.current:
             return None
         self._file.seek(position.start)
@@ -85,7 +85,7 @@ class Opinions:
         }
         start, size = self._append_line(content)
         position = _Position(start, size, row.fingerprint.current)
-        self._positions[tier, id_key(row.row_id)] = position
+        self._positions[tier, normalise_id(row.row_id)] = position
 
     def draw(self, row: PendingRow, purpose: str) -> float:
         """Draw a number from 0 to 1 for a row and a purpose. It's always the same for the same content."""
@@ -139,7 +139,7 @@ class Opinions:
             self._nonce = line["nonce"]
         else:
             position = _Position(start, len(raw), line["fingerprint"])
-            self._positions[line["tier"], id_key(line["id"])] = position
+            self._positions[line["tier"], normalise_id(line["id"])] = position
 
     def _append_line(self, content: Mapping[str, Any]) -> tuple[int, int]:
         """Append a sealed line. Returns its start and size in bytes.

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from judgekit.data.labels import nested
+from judgekit.data.labels import parse_object
 from judgekit.evaluation.labels import agrees
-from judgekit.evaluation.labels import number_of as number
+from judgekit.evaluation.labels import parse_number as number
 from judgekit.evaluation.row_views import (
     Column,
     RowList,
-    amount,
+    clean_text,
     drop_empty,
+    format_amount,
+    format_scores,
     mark_quotes,
-    scores_text,
-    shown_text,
 )
 from judgekit.evaluation.stats import OUTCOMES, UNDECIDED
 from judgekit.judging.verdict import CompareRound, Finding, PairOpinion, Round, ScoreOpinion
@@ -81,7 +81,7 @@ class RowStore:
         view: RowView = json.loads(text)
         return view
 
-    def left(self) -> Iterator[RowView]:
+    def list_remaining_rows(self) -> Iterator[RowView]:
         """Yield the rows that were never taken."""
         for (text,) in self._connection.execute(
             "SELECT view FROM rows WHERE NOT taken ORDER BY number"
@@ -174,7 +174,7 @@ class PageRows:
 
     def _add_rows_only_in(self, second: Beside) -> None:
         """Add the rows that only the second results contain. Their first verdict is empty."""
-        for view in second.rows.left():
+        for view in second.rows.list_remaining_rows():
             flags = [f"only in {second.name}"]
             rank = _rank_row(flags, view["judged"][0]["said"], number(view.get("mean")))
             view["judged"].insert(0, {"by": self._name, "said": ""})
@@ -207,7 +207,7 @@ def store_texts(texts: Iterable[tuple[str, Mapping[str, str]]]) -> RowStore:
     """Store the rows' texts by id."""
     store = RowStore()
     for row_id, texts_of_row in texts:
-        shown_texts = {name: shown_text(text) for name, text in texts_of_row.items()}
+        shown_texts = {name: clean_text(text) for name, text in texts_of_row.items()}
         store.put(row_id, {"texts": shown_texts})
     return store
 
@@ -216,20 +216,20 @@ def view_row(results: ResultFile, row: ResultRow, name: str) -> RowView:
     """Build the view of a result row, with its texts by name. `name` is the name of the results."""
     texts = {}
     for text_name, text in results.texts_of(row).items():
-        texts[text_name] = shown_text(text)
+        texts[text_name] = clean_text(text)
     average = number(row.columns.get("average"))
     return drop_empty(
-        id=shown_text(row.row_id),
+        id=clean_text(row.row_id),
         texts=texts,
         mean="" if average is None else f"{average:.4g}",
-        usd=amount(number(row.columns.get("cost_usd"))),
+        usd=format_amount(number(row.columns.get("cost_usd"))),
         judged=[_view_judged(row, name)],
     )
 
 
 def _view_judged(row: ResultRow, name: str) -> RowView:
     """Build the view of a row's verdict. If the row contains our record, include each tier's opinion."""
-    record = nested(row.columns.get("judged")) or {}
+    record = parse_object(row.columns.get("judged")) or {}
     schema = str(record.get("schema"))
     if not schema.startswith("judgekit/"):
         record = {}  # another program wrote a column with the same name
@@ -247,22 +247,22 @@ def _view_judged(row: ResultRow, name: str) -> RowView:
         _view_finding(finding) for finding in _read_records(Finding, record.get("findings"))
     ]
     judged = drop_empty(
-        scores=scores_text(row.scores),
-        reasoning=shown_text(reasoning),
+        scores=format_scores(row.scores),
+        reasoning=clean_text(reasoning),
         findings=findings,
         rounds=round_views,
-        error=shown_text(str(row.columns.get("error") or "")),
+        error=clean_text(str(row.columns.get("error") or "")),
     )
     return {"by": name, "said": row.verdict, **judged}
 
 
 def _view_finding(finding: Finding) -> RowView:
     return drop_empty(
-        issue=shown_text(finding.issue),
-        dimension=shown_text(finding.dimension),
-        location=shown_text(finding.location),
-        suggestion=shown_text(finding.suggestion),
-        quote=shown_text(finding.quote),
+        issue=clean_text(finding.issue),
+        dimension=clean_text(finding.dimension),
+        location=clean_text(finding.location),
+        suggestion=clean_text(finding.suggestion),
+        quote=clean_text(finding.quote),
     )
 
 
@@ -286,22 +286,22 @@ def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) 
         probabilities = _render_probabilities(opinion.probabilities)
     if isinstance(opinion, ScoreOpinion):
         verdict = opinion.outcome or ""
-        scores = scores_text(opinion.scores)
+        scores = format_scores(opinion.scores)
     elif isinstance(opinion, PairOpinion):
         verdict = opinion.better
 
     failure = ""
     if round_.failure:
-        failure = shown_text(f"{round_.failure.kind}: {round_.failure.message}")
+        failure = clean_text(f"{round_.failure.kind}: {round_.failure.message}")
     return drop_empty(
         tier=tier,
-        model=shown_text(round_.model),
-        said=shown_text(verdict),
+        model=clean_text(round_.model),
+        said=clean_text(verdict),
         decided=decided or None,  # `drop_empty` drops None
         scores="; ".join(text for text in (scores, probabilities) if text),
-        reasoning="" if opinion_reasoning == reasoning else shown_text(opinion_reasoning),
+        reasoning="" if opinion_reasoning == reasoning else clean_text(opinion_reasoning),
         failure=failure,
-        usd=amount(round_.usage.cost_usd),
+        usd=format_amount(round_.usage.cost_usd),
         seconds=f"{round_.latency_ms / 1000:.1f}" if round_.latency_ms else "",
     )
 
@@ -311,7 +311,7 @@ def _render_probabilities(probabilities: Mapping[str, Mapping[str, float]]) -> s
     parts = []
     for name, options in probabilities.items():
         shares = ", ".join(f"{option} {share:.0%}" for option, share in options.items())
-        parts.append(shown_text(f"{name}: {shares}"))
+        parts.append(clean_text(f"{name}: {shares}"))
     return "; ".join(parts)
 
 

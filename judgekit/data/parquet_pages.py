@@ -36,7 +36,7 @@ class Pages:
     row_bytes: int = 0
     nested_texts: set[str] = field(default_factory=set)
 
-    def rows_at_once(self, usual: int) -> int:
+    def choose_rows_at_once(self, usual: int) -> int:
         """Choose how many rows to read at once: `usual`, or fewer if rows can be large."""
         rows_that_fit = BATCH_BYTES // max(1, self.row_bytes)
         return max(1, min(usual, rows_that_fit))
@@ -177,17 +177,17 @@ def _parse_header(raw: bytes) -> tuple[_Page, int]:
     """
     reader = _Thrift(raw)
     page = _Page()
-    for number, kind in reader.fields():
+    for number, kind in reader.read_fields():
         if number == 1:
-            page.kind = reader.number()
+            page.kind = reader.read_number()
         elif number == 2:  # noqa: PLR2004 - numbers of Parquet's format
-            page.unpacked_bytes = reader.number()
+            page.unpacked_bytes = reader.read_number()
         elif number == 3:  # noqa: PLR2004 - numbers of Parquet's format
-            page.packed_bytes = reader.number()
+            page.packed_bytes = reader.read_number()
         elif number in _DATA_HEADERS and kind == _Thrift.STRUCT:
-            for inner, inner_kind in reader.fields():
+            for inner, inner_kind in reader.read_fields():
                 if inner == 1:
-                    page.value_count = reader.number()
+                    page.value_count = reader.read_number()
                 else:
                     reader.skip(inner_kind)
         else:
@@ -216,7 +216,7 @@ class _Thrift:
         self._depth = 0
         self.position = 0
 
-    def fields(self) -> Iterator[tuple[int, int]]:
+    def read_fields(self) -> Iterator[tuple[int, int]]:
         """Yield the id and type of each field in a struct.
 
         The caller must read or skip a field's value before it takes the next field.
@@ -229,11 +229,11 @@ class _Thrift:
             # The upper four bits are the difference from the last field id, or 0 if the id itself follows.
             id_delta = header >> 4
             field_type = header & 15
-            field_id = field_id + id_delta if id_delta else self.number()
+            field_id = field_id + id_delta if id_delta else self.read_number()
             yield field_id, field_type
         self._depth -= 1
 
-    def number(self) -> int:
+    def read_number(self) -> int:
         """Read a signed number in zigzag encoding, which stores 0, -1, 1, -2 as 0, 1, 2, 3."""
         value = self._read_varint()
         return (value >> 1) ^ -(value & 1)
@@ -252,7 +252,7 @@ class _Thrift:
             size = self._read_varint()
             self._skip_bytes(size)
         elif kind == self.STRUCT:
-            for _, inner in self.fields():
+            for _, inner in self.read_fields():
                 self.skip(inner)
         else:
             # Valid headers have no lists or maps.

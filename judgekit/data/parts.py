@@ -23,12 +23,12 @@ from judgekit import environment, outputs
 from judgekit.config import TIE
 from judgekit.data import seals, tables
 from judgekit.data.results import UNDETERMINED, Ids, Results, resolve_output_path
-from judgekit.data.rows import file_system, rows_in
+from judgekit.data.rows import open_file_system, read_rows
 from judgekit.data.sources import UnreadableRow
 from judgekit.errors import InputError, UsageError
-from judgekit.evaluation.labels import id_key
+from judgekit.evaluation.labels import normalise_id
 from judgekit.judging.documents import LETTERS
-from judgekit.text import encodable
+from judgekit.text import replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -92,10 +92,10 @@ class Folder:
     @classmethod
     def at(cls, out: str) -> Folder:
         """Find the results folder at a path or an address such as `s3://…`."""
-        system, root = file_system(out)
+        system, root = open_file_system(out)
         if isinstance(system, LocalFileSystem):
             root = str(Path(resolve_output_path(f"{root if '://' in out else out}/file")).parent)
-        return cls(encodable(out), root, system)
+        return cls(replace_surrogates(out), root, system)
 
     def make(self) -> None:
         if isinstance(self.system, LocalFileSystem):
@@ -103,7 +103,7 @@ class Folder:
         else:
             self.system.create_dir(self.root)
 
-    def lockable(self) -> str:
+    def get_lockable_path(self) -> str:
         """Return the path that a run must lock before it writes to the folder. Raises `InputError`."""
         try:
             if isinstance(self.system, LocalFileSystem):
@@ -163,7 +163,7 @@ class Folder:
     def rows(self, name: str) -> Iterator[dict[str, Any]]:
         """Yield the rows in a file. Raises `InputError` for an unreadable row."""
         with self.system.open_input_file(self.path(name)) as file:
-            for row in rows_in(file, name):
+            for row in read_rows(file, name):
                 if isinstance(row, UnreadableRow):
                     raise InputError(f"{self.name}: {name}: row {row.number}: {row.problem}")
                 yield dict(row.columns)
@@ -227,7 +227,7 @@ def _split_fingerprint(fingerprint: str) -> tuple[int, int]:
 
 def _hash_id(row_id: str | int) -> int:
     """Hash an id to a 64-bit number. Collisions are possible."""
-    return int(environment.digest(id_key(row_id)), 16)
+    return int(environment.digest(normalise_id(row_id)), 16)
 
 
 def split_newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -306,7 +306,7 @@ def choose_shape(
     If a column has different types, numbers become floats, and everything else becomes text. Otherwise, input
     columns keep their type from the input.
     """
-    kinds, renamed = columns.named()
+    kinds, renamed = columns.get_kinds_by_name()
     kept_input_types = {}
     for name, type_ in input_types.items():
         if name in kinds:
@@ -346,7 +346,7 @@ def rewrite(folder: Folder, name: str, dropped: Collection[int], shape: Shape, k
     rows = []
     for number, row in enumerate(folder.rows(name)):
         if number not in dropped_numbers:
-            rows.append(seals.sealed_cells(row, key.key))
+            rows.append(seals.seal_cells(row, key.key))
     if rows:
         write_part(folder, name, rows, shape)
     else:

@@ -64,7 +64,7 @@ def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - w
         return None
 
 
-def column_of(name: str, columns: Collection[str]) -> str:
+def find_column(name: str, columns: Collection[str]) -> str:
     """Return the column that `name` refers to: the column `name`, or the first column in the path `name`."""
     path = _compile(name)
     if name in columns or path is None:

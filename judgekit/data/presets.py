@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from judgekit import environment
 from judgekit.data.bodies import read_reply, read_request
 from judgekit.data.paths import find_roots, read_cell
-from judgekit.evaluation.labels import plain
+from judgekit.evaluation.labels import normalise_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -46,12 +46,12 @@ class Preset(NamedTuple):
         has_other_column = bool(self.only) and not self.only.issuperset(columns)
         if has_other_column:
             return False
-        has_excluded_column = not self.lacks.isdisjoint(map(plain, columns))
+        has_excluded_column = not self.lacks.isdisjoint(map(normalise_name, columns))
         if has_excluded_column:
             return False
         return all(is_given(read_cell(columns, path)) for path in self.has)
 
-    def without_bulk(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def remove_bulk(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Remove columns that are too large to keep in results."""
         return {name: value for name, value in row.items() if name not in self.leave_out}
 
@@ -69,9 +69,9 @@ class Recognised(NamedTuple):
     id: str
 
 
-def names() -> list[str]:
+def list_preset_names() -> list[str]:
     """List the names of all known exports."""
-    return [preset.name for preset in _presets()]
+    return [preset.name for preset in _read_presets()]
 
 
 def is_given(value: object) -> bool:
@@ -168,7 +168,7 @@ def _choose_paths(
 
 def _find_preset(columns: Mapping[str, Any]) -> Preset | None:
     """Find the preset for the tool that exported a row. Returns None if the tool is unknown."""
-    for preset in _presets():
+    for preset in _read_presets():
         if preset.fits(columns):
             return preset
     return None
@@ -176,7 +176,7 @@ def _find_preset(columns: Mapping[str, Any]) -> Preset | None:
 
 def find_rows(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Find the rows in an exported JSON document. Returns None if the export is unknown."""
-    for preset in _presets():
+    for preset in _read_presets():
         if not preset.document:  # this export isn't a single document
             continue
         rows = read_cell(document, preset.document)
@@ -184,15 +184,15 @@ def find_rows(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
         if not has_rows:
             continue
         if any(preset.fits(row) for row in rows[:_EXAMINED_ROWS]):
-            return [preset.without_bulk(row) for row in rows]
+            return [preset.remove_bulk(row) for row in rows]
     return None
 
 
-def without_bulk(row: Mapping[str, Any]) -> dict[str, Any]:
+def remove_bulk(row: Mapping[str, Any]) -> dict[str, Any]:
     """Remove an export's columns that are too large to keep in results."""
-    for preset in _presets():
+    for preset in _read_presets():
         if preset.leave_out and preset.fits(row):
-            return preset.without_bulk(row)
+            return preset.remove_bulk(row)
     return dict(row)
 
 
@@ -209,13 +209,13 @@ def _shorten_path(path: str) -> str:
 
 
 @cache
-def _presets() -> Sequence[Preset]:
+def _read_presets() -> Sequence[Preset]:
     """Read the known exports from `presets.toml`, in the order of that file."""
     presets = []
     for entry in environment.read_toml(__file__, "presets.toml")["preset"]:
         values = dict(entry)
         for key in ("only", "leave_out"):
             values[key] = frozenset(values.get(key, ()))
-        values["lacks"] = frozenset(map(plain, values.get("lacks", "").split()))
+        values["lacks"] = frozenset(map(normalise_name, values.get("lacks", "").split()))
         presets.append(Preset(**values))
     return presets

@@ -24,15 +24,15 @@ from judgekit.data.runs import DatasetRun
 from judgekit.errors import UsageError
 from judgekit.evaluation import agreement
 from judgekit.evaluation.agreement import FirstOpinion, Promise
-from judgekit.evaluation.labels import id_key
+from judgekit.evaluation.labels import normalise_id
 from judgekit.judging.one_tier import join_verdicts, judge_first, judge_of_tier
 from judgekit.judging.round import INEXACT
-from judgekit.judging.service import document_judge
+from judgekit.judging.service import build_document_judge
 from judgekit.judging.steps import PROMISED_ROW
 from judgekit.judging.verdict import AgreementPromise, Verdict
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -109,7 +109,7 @@ def find_tiers(project: Path, request: JudgeRequest) -> PromisedTiers:
         problem = "the shared judge (server.url) chooses the tiers; judge without --agree"
         raise UsageError(f"--agree: {problem}")
 
-    judge, _ = document_judge(open_gateway({}), project, request)
+    judge, _ = build_document_judge(open_gateway({}), project, request)
     tiers = list(judge.models_by_tier)
     if STRONGEST_TIER not in tiers or tiers[0] == STRONGEST_TIER:
         found_tiers = ", ".join(tiers) or "no model"
@@ -202,7 +202,7 @@ class PromisedRun:
         self._options = job.rows.options
         self._tiers = job.rows.tiers
         self._row_by_key = {
-            id_key(row.row_id): row for row in job.rows.rows if row.subject is not None
+            normalise_id(row.row_id): row for row in job.rows.rows if row.subject is not None
         }
         self._dataset_run = work
         self._note = note
@@ -237,7 +237,7 @@ class PromisedRun:
         job = self._job
         with Opinions(job.out, is_fresh=job.is_fresh) as self._opinions:
             if self._opinions.unsealed:
-                count = counted(self._opinions.unsealed, "opinion", "opinions")
+                count = format_count(self._opinions.unsealed, "opinion", "opinions")
                 self._note(f"{job.out}{ENDING}: {count} not written by this user, and not used")
             await self._judge(rows)
 
@@ -247,7 +247,7 @@ class PromisedRun:
             if row.subject is None:
                 self._write(row, None)
             else:
-                self._to_write[id_key(row.row_id)] = row
+                self._to_write[normalise_id(row.row_id)] = row
         if not self._to_write:
             return
 
@@ -394,7 +394,7 @@ class PromisedRun:
         if verdict.because == PROMISED_ROW and verdict.margin is not None:
             outcome = _find_outcome(verdict.verdict)
         self._first_opinion_by_key[key] = _First(
-            outcome, verdict.margin or 0.0, Call.of(verdict.rounds)
+            outcome, verdict.margin or 0.0, Call.from_rounds(verdict.rounds)
         )
 
     async def _ask_strong(self, keys: Sequence[str], *, writes: bool = True) -> None:
@@ -412,7 +412,7 @@ class PromisedRun:
             if missing and not self._has_ended:
                 await self._ask_in_batches(missing, note)
             return
-        async for key, verdict in self._stream_verdicts(STRONGEST_TIER, missing, only_deep):
+        async for key, verdict in self._stream_verdicts(STRONGEST_TIER, missing, limit_to_deep):
             note(key, verdict)
 
     def _recall_strong(self, key: str) -> bool:
@@ -428,7 +428,9 @@ class PromisedRun:
 
     def _note_strong(self, key: str, verdict: Verdict, *, writes: bool) -> None:
         """Note `deep`'s verdict on a row and, if `writes`, write the row's result."""
-        self._strong_opinion_by_key[key] = _Strong(verdict.verdict, Call.of(verdict.rounds))
+        self._strong_opinion_by_key[key] = _Strong(
+            verdict.verdict, Call.from_rounds(verdict.rounds)
+        )
         if writes:
             self._write_strong(key)
 
@@ -441,7 +443,7 @@ class PromisedRun:
         self._batch_rounds += 1
 
         def on_record(row: PendingRow, record: Record | None) -> None:
-            key = id_key(row.row_id)
+            key = normalise_id(row.row_id)
             if record is None:  # there's no answer, so the next run will ask again
                 waiting_row = self._to_write.pop(key, None)
                 if waiting_row is not None:
@@ -482,7 +484,7 @@ class PromisedRun:
                 purse.pay(verdict.cost_usd or 0.0)
                 self._opinions.add(stored_as, row, verdict)
                 self._dataset_run.note_calls(verdict.record())
-                yield id_key(row.row_id), verdict
+                yield normalise_id(row.row_id), verdict
 
     @property
     def _limit_usd(self) -> float | None:
@@ -514,10 +516,12 @@ class PromisedRun:
             else:
                 self._second_words[key] = kept_verdict.verdict
 
-        async for key, verdict in self._stream_verdicts(_SECOND_VERDICT_NAME, missing, only_deep):
+        async for key, verdict in self._stream_verdicts(
+            _SECOND_VERDICT_NAME, missing, limit_to_deep
+        ):
             self._second_words[key] = verdict.verdict
 
-    def tally(self) -> AgreementTally:
+    def tally_effects(self) -> AgreementTally:
         """Count the promise's effects on all rows, such as saved calls."""
         tally = AgreementTally()
         for key in self._row_by_key:
@@ -543,7 +547,7 @@ class PromisedRun:
     def _write(self, row: PendingRow, verdict: Verdict | None) -> None:
         """Write a row's result. The verdict is None if it couldn't be judged."""
         record = None if verdict is None else verdict.record()
-        self._on_written(self._dataset_run.on_record(row, record, is_paid=True))
+        self._on_written(self._dataset_run.write_result(row, record, is_paid=True))
 
     def _write_strong(self, key: str) -> None:
         """Write `deep`'s verdict on a row. If the first tier judged the row, too, include its rounds."""
@@ -620,7 +624,7 @@ class PromisedRun:
             verdict = self._opinions.find(tier, self._row_by_key[key])
             if verdict is None or verdict.cost_source == "cache":
                 continue
-            call = Call.of(verdict.rounds)
+            call = Call.from_rounds(verdict.rounds)
             if call is None:
                 continue
             seconds.append(call.seconds)
@@ -634,7 +638,7 @@ class PromisedRun:
         )
 
 
-async def promised_rows(
+async def judge_under_promise(
     rows: Iterable[Mapping[str, Any]],
     row_options: RowOptions,
     project: Path,
@@ -658,16 +662,16 @@ async def promised_rows(
     result_by_id: dict[str, dict[str, Any]] = {}
 
     def keep_result(row: dict[str, Any]) -> None:
-        result_by_id[id_key(row["id"])] = row
+        result_by_id[normalise_id(row["id"])] = row
 
     job = PromisedJob(promised, project, request, at_once)
     run = PromisedRun(job, work, note=lambda _: None, on_written=keep_result)
-    await run.judge(work.pending())
+    await run.judge(work.yield_pending_rows())
     if work.gave_up:
-        raise work.error_of_given_up()
+        raise work.build_given_up_error()
 
     for row in promised.rows:
-        key = id_key(row.row_id)
+        key = normalise_id(row.row_id)
         if key in result_by_id:
             yield result_by_id[key]
 
@@ -707,7 +711,7 @@ def _is_worth_it(fraction: float, first: _Price, strong: _Price) -> bool:
     return fraction > 0
 
 
-def only_deep(judge: DocumentJudge) -> DocumentJudge:
+def limit_to_deep(judge: DocumentJudge) -> DocumentJudge:
     """Build a judge that only asks `deep`."""
     return judge_of_tier(STRONGEST_TIER, judge)
 

@@ -19,15 +19,15 @@ from pydantic import Field
 
 from judgekit.config import TIE
 from judgekit.data.agreement_tally import Agreement, AgreementTally, PromisedRow
-from judgekit.data.labels import ResultFile, ResultRow, nested
+from judgekit.data.labels import ResultFile, ResultRow, parse_object
 from judgekit.data.results import describe_judge
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import stats
-from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
-from judgekit.evaluation.labels import number_of as number
+from judgekit.evaluation.labels import LeftOut, agrees, is_binary, prepare_pairs
+from judgekit.evaluation.labels import parse_number as number
 from judgekit.evaluation.stats import OUTCOMES, UNDECIDED, ReportPart
 from judgekit.ledger.rates import Interval
-from judgekit.text import counted, short_line
+from judgekit.text import format_count, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -247,7 +247,7 @@ class _Tally:
     def group(self, value: str, best: str, *, is_labelled: bool) -> Group:
         """Build the report on the rows with this value in a column."""
         return Group(
-            value=short_line(value, 80),
+            value=shorten_to_line(value, 80),
             rows=self.count_by_verdict.total(),
             verdicts=_sort_verdicts(self.count_by_verdict),
             rate=self.rate(best),
@@ -263,11 +263,11 @@ class _Tally:
         label_count = len(self.pairs)
         decided = self.count_by_verdict.total() - _count_undecided(self.count_by_verdict)
         if decided < MIN_LABELS:
-            return f"{counted(decided, 'row with a verdict is', 'rows with a verdict are')} too few"
+            return f"{format_count(decided, 'row with a verdict is', 'rows with a verdict are')} too few"
 
         best_label_count = sum(label == best for label, _ in self.pairs)
         missing_count = MIN_LABELS - label_count
-        reason = f"{counted(label_count, 'label is', 'labels are')} too few"
+        reason = f"{format_count(label_count, 'label is', 'labels are')} too few"
         is_one_sided = best_label_count in (0, label_count)  # also true if there are no labels
         if label_count and is_one_sided:
             if best_label_count:
@@ -329,7 +329,7 @@ class _Totals:
         if cost is not None:
             self.priced += 1
             self.usd += cost
-        judged = nested(row.columns.get("judged")) or {}
+        judged = parse_object(row.columns.get("judged")) or {}
         is_partly_unpriced = judged.get("cost_complete") is False
         if cost is None or is_partly_unpriced:
             self.unpriced += 1
@@ -344,7 +344,7 @@ class _Totals:
             self.ranked_rows.append(row._replace(columns={}))  # without the cells, to save memory
         _count_calls(self.tiers, self.judges, self.errors, row.columns)
 
-    def dimensions(self) -> dict[str, dict[str, int]]:
+    def count_dimension_scores(self) -> dict[str, dict[str, int]]:
         """Count each dimension's scores, in ascending order."""
         dimensions = {}
         for name, counts in self.scores.items():
@@ -430,8 +430,8 @@ def summarise(
         needs=needs,
         win_rates=win_rates,
         matrix=matrix,
-        dimensions=totals.dimensions(),
-        worst=lists.worst(),
+        dimensions=totals.count_dimension_scores(),
+        worst=lists.list_worst_rows(),
         tiers={name: _hide_unknown_cost(tier) for name, tier in totals.tiers.items()},
         cost_usd=totals.cost_usd(),
         cost_complete=not totals.unpriced,
@@ -443,7 +443,7 @@ def summarise(
         values=len(groups),
         labelled=labelled,
         labelled_second=labelled_second,
-        difference=lists.difference(best) if second else None,
+        difference=lists.compute_difference(best) if second else None,
         column=column,
         groups=largest_groups,
         agreement=totals.agreement.sum_up(),
@@ -489,7 +489,7 @@ class _Lists:
         """Add a row to the report's lists that it belongs to, such as the worst rows."""
         self._row_count += 1
         if len(self._first_ids) < _SHOWN_IDS:
-            self._first_ids.append(short_line(row.row_id, 40))
+            self._first_ids.append(shorten_to_line(row.row_id, 40))
         if label is not None:
             self._has_label = True
             self._compare_with_label(row, label)
@@ -532,7 +532,7 @@ class _Lists:
         if row.verdict != second_word and len(self._differing) < MAX_SHOWN:
             self._differing.append(self._shorten(row, second=second_word))
 
-    def worst(self) -> list[Shown]:
+    def list_worst_rows(self) -> list[Shown]:
         """Return the worst rows that aren't accepted, up to `MAX_SHOWN`, worst first."""
         worst = heapq.nsmallest(MAX_SHOWN, self._worst, key=itemgetter(0))
         return [shown for _, shown in worst]
@@ -544,14 +544,14 @@ class _Lists:
         reasoning = str(row.columns.get("reasoning") or "")
         text = self._source.text_of(row)
         return Shown(
-            id=short_line(row.row_id, 80),
+            id=shorten_to_line(row.row_id, 80),
             verdict=row.verdict,
             label=label,
             second=second,
             average=number(row.columns.get("average")),
             scores=dict(row.scores),
-            reasoning=short_line(reasoning, _SHOWN_CHARS),
-            text=short_line(text, _SHOWN_CHARS),
+            reasoning=shorten_to_line(reasoning, _SHOWN_CHARS),
+            text=shorten_to_line(text, _SHOWN_CHARS),
         )
 
     def find_unmatched_labels(self, labels: Mapping[str, str]) -> Unmatched | None:
@@ -561,10 +561,10 @@ class _Lists:
         return self._build_unmatched(labels)
 
     def _build_unmatched(self, others: Iterable[str]) -> Unmatched:
-        first_others = [short_line(other, 40) for other in islice(others, _SHOWN_IDS)]
+        first_others = [shorten_to_line(other, 40) for other in islice(others, _SHOWN_IDS)]
         return Unmatched(results=self._first_ids, others=first_others)
 
-    def difference(self, best: str) -> Difference:
+    def compute_difference(self, best: str) -> Difference:
         """Compute how much the rate of `best` differs between both results, for rows that both decided.
 
         Without such rows, the difference's value is None.
@@ -619,8 +619,8 @@ def _count_calls(
     """Add a row's judge, error and calls to these counts."""
     error = columns.get("error")
     if error:
-        errors[short_line(str(error), 200)] += 1
-    judged = nested(columns.get("judged")) or {}
+        errors[shorten_to_line(str(error), 200)] += 1
+    judged = parse_object(columns.get("judged")) or {}
     # Ignore a column with this name that another program wrote.
     if not str(judged.get("schema")).startswith("judgekit/"):
         return
@@ -684,7 +684,7 @@ def _measure_agreement(
     for (label, verdict), count in sorted(Counter(pairs).items()):
         confusion[label][verdict] = count
 
-    comparable_pairs = compared(pairs, binary=binary)
+    comparable_pairs = prepare_pairs(pairs, binary=binary)
     kappa, _ = stats.kappas(comparable_pairs)
     has_improve = any(verdict == "improve" for _, verdict in pairs)
 

@@ -23,11 +23,11 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 from judgekit import environment, outputs
 from judgekit.config.locks import HeldError, hold_for_writing
 from judgekit.data import seals, tables
-from judgekit.data.sources.line_reader import bounded_lines
+from judgekit.data.sources.line_reader import read_bounded_lines
 from judgekit.errors import InputError, UsageError
-from judgekit.evaluation.labels import id_key
+from judgekit.evaluation.labels import normalise_id
 from judgekit.judging.documents import MAX_BYTES
-from judgekit.text import encodable, short_line
+from judgekit.text import replace_surrogates, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -105,7 +105,7 @@ class TakenNames(NamedTuple):
 ONLY_OURS = TakenNames()
 
 
-def result(
+def build_result(
     row: DataRow,
     row_id: str | int,
     record: Mapping[str, Any] | None,
@@ -214,7 +214,7 @@ def describe_judge(columns: Mapping[str, Any]) -> str:
         judged.get("mode"),
         columns.get("model"),
     ]
-    return short_line(", ".join(str(part) for part in name_parts if part), _JUDGE_CHARS)
+    return shorten_to_line(", ".join(str(part) for part in name_parts if part), _JUDGE_CHARS)
 
 
 class Ids:
@@ -230,7 +230,7 @@ class Ids:
 
     def add(self, row_id: str | int, number: int) -> int | None:
         """Note a row's id. Returns the number of an earlier row with the same id, or None if there's none."""
-        name = id_key(row_id)
+        name = normalise_id(row_id)
         if self._connection is not None:
             return _insert_id(self._connection, name, number)
         first_number = self._numbers.setdefault(name, number)
@@ -273,7 +273,7 @@ class Results:
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
-        self._key = seals.state_key()
+        self._key = seals.get_state_key()
 
     def __enter__(self) -> Self:
         return self
@@ -293,14 +293,14 @@ class Results:
 
     def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Seal a row built by `result`, write it atomically, and return it. Raises `InputError`."""
-        row = seals.sealed_row(columns, self._key)
+        row = seals.seal_row(columns, self._key)
         self._write(_dump_line(row).decode().removesuffix("\n"))
         return row
 
     def write_out(self) -> None:
         """Sort the rows into the order of the input, without repetitions, and write the results file."""
 
-    def others(self) -> Counter[str]:
+    def count_other_rows(self) -> Counter[str]:
         """Count the rows in the finished results file that this run didn't reach, by judge."""
         return Counter()
 
@@ -318,10 +318,10 @@ class _File(Results):
         source: Rows | None,
         run: str | None,
     ) -> None:
-        self.name = encodable(out)
+        self.name = replace_surrogates(out)
         self._run_name = run
         self._is_fresh = fresh
-        self._key = seals.state_key()
+        self._key = seals.get_state_key()
 
         self._schema = None if source is None else source.schema
 
@@ -344,7 +344,7 @@ class _File(Results):
     def _set_paths(self, out: str) -> None:
         """Set the paths of the results file, the part file and the again file, and the table's writer."""
         self._path = Path(resolve_output_path(out))
-        self._writer = tables.writer_of(str(self._path))  # None if the results file is JSON Lines
+        self._writer = tables.load_writer(str(self._path))  # None if the results file is JSON Lines
         self._part = self._path if self._writer is None else part_file_of(self._path)
 
         # The old lines of rows that are judged again stay here until the new ones are written, so that the
@@ -408,7 +408,7 @@ class _File(Results):
         self._note_lines(self._part, in_again_file=False)
         unsealed = self._count_unsealed()
         if unsealed and not trust:
-            raise seals.refused(self.name, unsealed)
+            raise seals.build_seal_error(self.name, unsealed)
 
     def _count_unsealed(self) -> int:
         """Count the rows in the results file without a valid seal."""
@@ -430,7 +430,7 @@ class _File(Results):
         has changed.
         """
         self._rows_met += 1
-        key = id_key(row_id)
+        key = normalise_id(row_id)
         self._database.execute(_NOTE_PLACE_SQL, (key, self._rows_met))  # adds the row if it's new
         query = "SELECT fingerprint, word, failed, start FROM rows WHERE id = ?"
         old_fingerprint, word, failed, start = self._database.execute(query, (key,)).fetchone()
@@ -449,7 +449,7 @@ class _File(Results):
         return int(count.fetchone()[0])
 
     def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        row = seals.sealed_row(columns, self._key)
+        row = seals.seal_row(columns, self._key)
         self._append(row, _dump_line(row))
         return row
 
@@ -526,7 +526,7 @@ class _File(Results):
         """Write the results table from the part file, unless it's up to date: then it has the same mtime."""
         part_time = self._part.stat().st_mtime_ns
         if not is_changed:
-            has_same_time = self._time_written() == part_time
+            has_same_time = self._get_modification_time() == part_time
             if has_same_time and self._is_own_file():
                 return
         tables.write_table(
@@ -543,7 +543,7 @@ class _File(Results):
         if self._stamp_file is not None:
             self._stamp_file.write_text(self._describe_out(), encoding="ascii")
 
-    def others(self) -> Counter[str]:
+    def count_other_rows(self) -> Counter[str]:
         counts = Counter[str]()
         # A row that should have been judged again still has its old verdict if the run didn't reach it.
         query = "SELECT start, size FROM rows WHERE (place IS NULL OR again) AND start IS NOT NULL"
@@ -558,7 +558,7 @@ class _File(Results):
                 counts[judge or "no judge"] += 1
         return counts
 
-    def _time_written(self) -> int:
+    def _get_modification_time(self) -> int:
         """Return the results file's modification time in nanoseconds; 0 if it doesn't exist."""
         if self._path.exists():
             return self._path.stat().st_mtime_ns
@@ -576,7 +576,7 @@ class _File(Results):
 
     def _describe_out(self) -> str:
         """Describe the results file by its stamp and the columns that it omits."""
-        stamp = repr(environment.stamp(str(self._path)))
+        stamp = repr(environment.get_file_stamp(str(self._path)))
         if self._omitted_columns:
             return f"{stamp} without {','.join(self._omitted_columns)}"
         return stamp
@@ -593,7 +593,7 @@ class _File(Results):
 
     def _find_table_problem(self) -> str | None:
         """Describe why rows of the table may be missing from the part file. Returns None if they can't be."""
-        written_at = self._time_written()
+        written_at = self._get_modification_time()
         if self._writer is None or not written_at:  # there's no table
             return None
         if not self._part.exists():
@@ -631,7 +631,7 @@ class _File(Results):
         """Note the position of each line, from byte `start` on. Raises `UsageError` for a foreign line."""
         with suppress(FileNotFoundError), path.open("rb") as file:
             file.seek(start)
-            for number, line in enumerate(bounded_lines(file, _MAX_LINE), 1):
+            for number, line in enumerate(read_bounded_lines(file, _MAX_LINE), 1):
                 raw = _NO_RESULT if line is None else line  # None means that the line is too long
                 is_ended = line is None or raw.endswith(b"\n")
                 row, is_invalid_json = _parse_line(raw)
@@ -657,7 +657,7 @@ class _File(Results):
         may_continue = self._run_name is None or run_of_row is None or run_of_row == self._run_name
         if may_continue:
             return
-        problem = f"it has rows of the run {short_line(str(run_of_row), _JUDGE_CHARS)!r}"
+        problem = f"it has rows of the run {shorten_to_line(str(run_of_row), _JUDGE_CHARS)!r}"
         raise UsageError(f"{self.name}: {problem}; choose another --out, or lose them with --fresh")
 
     def _note_row(
@@ -665,7 +665,7 @@ class _File(Results):
     ) -> None:
         """Note the position of a row's line, and the values that are needed later."""
         values = {
-            "id": id_key(row["id"]),
+            "id": normalise_id(row["id"]),
             "in_again_file": in_again_file,
             "start": start,
             "size": size,
@@ -718,7 +718,7 @@ class _File(Results):
         os.close(self._descriptor)  # Windows can't replace an open file
         try:
             with (
-                tables.replacing(target) as file,
+                tables.open_replacement(target) as file,
                 self._part.open("rb") as part_file,
                 self._again_file.open("rb") as again_file,
             ):
@@ -744,7 +744,7 @@ class _File(Results):
             source.seek(start)
             raw_line = source.read(size)
             if self._key and not sealed:  # the user has chosen to trust the file
-                raw_line = _dump_line(seals.sealed_row(json.loads(raw_line), self._key))
+                raw_line = _dump_line(seals.seal_row(json.loads(raw_line), self._key))
             target.write(raw_line)
 
             is_sealed = bool(self._key) or sealed
@@ -777,7 +777,7 @@ def open_results(
     if tables.find_format(out) is None:
         expected = ", ".join(tables.ENDINGS)
         raise UsageError(f"{out}: unknown ending of a file of results; expected {expected}")
-    writer = tables.writer_of(out)
+    writer = tables.load_writer(out)
     if writer is not None:
         writer.check(out)  # report a missing library before anything is judged
     return _File(out, fresh=fresh, trust=trust, full=full, source=source, run=run)
@@ -814,12 +814,12 @@ def resolve_output_path(out: str) -> str:
     try:
         return outputs.resolve_output_path(out)
     except outputs.RefusedOutputError as error:
-        problem = (
-            f"{encodable(str(error.filename))}: no results are written there: {error.strerror}"
-        )
+        problem = f"{replace_surrogates(str(error.filename))}: no results are written there: {error.strerror}"
         raise UsageError(problem) from None
     except OSError as error:
-        problem = f"{encodable(out)}: cannot be written ({error.strerror}); choose another --out"
+        problem = (
+            f"{replace_surrogates(out)}: cannot be written ({error.strerror}); choose another --out"
+        )
         raise InputError(problem) from None
 
 
@@ -839,7 +839,7 @@ def write_error(name: str, folder: str, error: OSError, option: str = "--out") -
 def _stamp_file_of(table: str) -> Path | None:
     """Return the path of a file in which we note that this user wrote a table. None if that's impossible."""
     try:
-        return Path(environment.RESULTS.make()) / environment.file_name_for(table)
+        return Path(environment.RESULTS.make()) / environment.make_file_name(table)
     except OSError:
         return None
 
@@ -862,7 +862,9 @@ def _take_lock(held_lock: ExitStack, path: str, name: str, option: str) -> None:
     except HeldError as error:
         raise UsageError(f"{name}: {error}; wait for it, or choose another {option}") from None
     except outputs.RefusedOutputError as error:
-        problem = f"{encodable(str(error.filename))}: no lock is taken there: {error.strerror}"
+        problem = (
+            f"{replace_surrogates(str(error.filename))}: no lock is taken there: {error.strerror}"
+        )
         raise UsageError(problem) from None
     except OSError as error:
         folder = str(Path(path).parent)
@@ -873,7 +875,7 @@ def _build_line_error(path: Path, number: int) -> UsageError:
     """Build the error for a line in a results file that isn't ours."""
     problem = f"line {number} is no result of judgekit"
     remedy = "take the line out, choose another --out, or lose the file with --fresh"
-    return UsageError(f"{encodable(str(path))}: {problem}; {remedy}")
+    return UsageError(f"{replace_surrogates(str(path))}: {problem}; {remedy}")
 
 
 def _open_temporary(table: str) -> sqlite3.Connection:

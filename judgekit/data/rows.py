@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
-from judgekit.data.arrow import parquet_module
-from judgekit.data.sniffing import head_of
+from judgekit.data.arrow import import_parquet_module
+from judgekit.data.sniffing import peek_head
 from judgekit.data.sources import (
     ENDINGS,
     ENDINGS_IN_FOLDERS,
@@ -33,7 +33,7 @@ from judgekit.data.sources.decoding import open_as_utf_8
 from judgekit.errors import InputError
 from judgekit.judging.documents import STDIN
 from judgekit.judging.named_inputs import refuse_link_out
-from judgekit.text import encodable, short_line
+from judgekit.text import replace_surrogates, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,7 +63,7 @@ class RowFiles:
         with _explain_read_errors(path):
             if "://" in path:
                 return cls._at_address(path)
-            is_folder = stat.S_ISDIR(Path(file_of(path)).stat().st_mode)
+            is_folder = stat.S_ISDIR(Path(get_file_path(path)).stat().st_mode)
             if not is_folder:
                 return cls(path, [path])
             names = _choose_names(_list_local_files(path), folder=path)
@@ -72,7 +72,7 @@ class RowFiles:
     @classmethod
     def _at_address(cls, address: str) -> Self:
         """Find the file at an address, or all files in the folder there. Raises `InputError`."""
-        system, path = file_system(address)
+        system, path = open_file_system(address)
         if _is_local(system):
             return replace(cls.at(path), name=address)
         if system.get_file_info(path).is_file:
@@ -83,11 +83,11 @@ class RowFiles:
     @property
     def can_split(self) -> bool:
         """Whether its files can be read independently, on several machines."""
-        return all(source_of(path).can_split for path in self.paths)
+        return all(detect_source(path).can_split for path in self.paths)
 
-    def opened(self, path: str) -> BinaryIO:
+    def open_file(self, path: str) -> BinaryIO:
         if self.system is None:
-            return Path(file_of(path)).open("rb")
+            return Path(get_file_path(path)).open("rb")
         return io.BufferedReader(self.system.open_input_file(path))
 
     def rows(self) -> Stream:
@@ -95,8 +95,8 @@ class RowFiles:
         rows_before = 0  # the number of rows in earlier files
         for path in self.paths:
             highest_number = 0
-            with self.opened(path) as file:
-                for row in rows_in(file, path, self.reading):
+            with self.open_file(path) as file:
+                for row in read_rows(file, path, self.reading):
                     highest_number = max(highest_number, row.number)
                     yield self.renumber(row, rows_before, path)
             rows_before += highest_number
@@ -110,17 +110,17 @@ class RowFiles:
         has_several_files = len(self.paths) > 1
         if has_several_files and isinstance(row, UnreadableRow):
             # The number alone doesn't show which file to look in.
-            problem = f"{row.problem} ({encodable(path)})"
+            problem = f"{row.problem} ({replace_surrogates(path)})"
             return row._replace(number=number, problem=problem)
         return row._replace(number=number)
 
 
-def file_system(address: str) -> tuple[FileSystem, str]:
+def open_file_system(address: str) -> tuple[FileSystem, str]:
     """Open the file system of a local path, or of an address such as s3://bucket/folder.
 
     Returns it with the path in it. Raises pyarrow's errors.
     """
-    parquet_module(address, "an address")  # raises an error if pyarrow isn't installed
+    import_parquet_module(address, "an address")  # raises an error if pyarrow isn't installed
     from pyarrow.fs import FileSystem, LocalFileSystem  # noqa: PLC0415 - an optional dependency
 
     is_address = "://" in address
@@ -199,8 +199,8 @@ class Rows:
         is_stdin = path == STDIN
         is_address = "://" in path
         is_on_this_machine = not is_stdin and not is_address
-        self.paths: tuple[str, ...] = (file_of(path),) if is_on_this_machine else ()
-        self.name = "standard input" if is_stdin else encodable(path)
+        self.paths: tuple[str, ...] = (get_file_path(path),) if is_on_this_machine else ()
+        self.name = "standard input" if is_stdin else replace_surrogates(path)
         self.read_from = self.name
         self.can_reread = not is_stdin
         self.schema = schema
@@ -227,7 +227,7 @@ def open_rows(path: str, stdin: BinaryIO, reading: Reading | None = None) -> Row
 
     is_address = "://" in path
     if not is_address:
-        refuse_link_out(file_of(path))
+        refuse_link_out(get_file_path(path))
     files = replace(RowFiles.at(path), reading=reading)
     schema = _check_first_file(files, path, reading)  # now, to report problems early
     return Rows(path, files.rows, schema, can_split=files.can_split)
@@ -240,7 +240,7 @@ def _check_first_file(files: RowFiles, path: str, reading: Reading) -> pa.Schema
         if not has_several_files:
             _require_rows_file(path)
         first_path = _find_typed_file(files)
-        with files.opened(first_path) as file:
+        with files.open_file(first_path) as file:
             return check_file(file, first_path, reading)
 
 
@@ -250,7 +250,7 @@ def _require_rows_file(path: str) -> None:
         expected = f"{', '.join(ENDINGS)}, a folder, or - for JSON Lines on standard input"
         raise InputError(f"{path}: unknown ending of a file of rows; expected {expected}")
     # Unlike `is_file`, this raises an error if there's no file.
-    mode = Path(file_of(path)).stat().st_mode
+    mode = Path(get_file_path(path)).stat().st_mode
     is_regular = stat.S_ISREG(mode)
     if not is_regular:
         raise InputError(f"{path}: not a file; pass its rows as JSON Lines on standard input: -")
@@ -259,12 +259,12 @@ def _require_rows_file(path: str) -> None:
 def _find_typed_file(files: RowFiles) -> str:
     """Return the first file with typed columns, or else the first file."""
     for path in files.paths:
-        if source_of(path).has_types:
+        if detect_source(path).has_types:
             return path
     return files.paths[0]
 
 
-def file_of(path: str) -> str:
+def get_file_path(path: str) -> str:
     """Return the path of the file, without the table name in `FILE::TABLE`."""
     source = find_source(path)
     if source is not None and source.has_tables:
@@ -272,7 +272,7 @@ def file_of(path: str) -> str:
     return path
 
 
-def source_of(path: str) -> Source:
+def detect_source(path: str) -> Source:
     """Find the kind of a file by its name, by default JSON Lines."""
     return find_source(path) or JSON_LINES
 
@@ -282,19 +282,19 @@ def check_file(file: BinaryIO, name: str, reading: Reading) -> pa.Schema | None:
 
     Returns the columns' types, or None if the format has none.
     """
-    source = source_of(name)
+    source = detect_source(name)
     if source.is_text:
         file = open_as_utf_8(file, name, reading)
     return source.reader.check(file, name, reading)
 
 
-def rows_in(file: BinaryIO, name: str, reading: Reading | None = None) -> Stream:
+def read_rows(file: BinaryIO, name: str, reading: Reading | None = None) -> Stream:
     """Yield the rows in an open file. Its extension determines the format.
 
     Raises `InputError` if the file doesn't have that format.
     """
     reading = reading or Reading()
-    source = source_of(name)
+    source = detect_source(name)
     if source.is_text:
         file = open_as_utf_8(file, name, reading)
     yield from source.reader.read(file, name, reading)
@@ -304,7 +304,7 @@ def _read_stdin(stdin: BinaryIO, reading: Reading) -> Stream:
     """Yield the rows on standard input, which is JSON Lines or a single JSON document."""
     name = "standard input"
     file = open_as_utf_8(stdin, name, reading)
-    source = JSON_DOCUMENT if _is_json_document(head_of(file)) else JSON_LINES
+    source = JSON_DOCUMENT if _is_json_document(peek_head(file)) else JSON_LINES
     yield from source.reader.read(file, name, reading)
 
 
@@ -325,5 +325,5 @@ def _explain_read_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:  # such as `ValueError` for a NUL character in a path
-        reason = getattr(error, "strerror", None) or short_line(str(error), 200)
+        reason = getattr(error, "strerror", None) or shorten_to_line(str(error), 200)
         raise InputError(f"{name}: cannot be read ({reason})") from None

@@ -14,7 +14,7 @@ from judgekit.data.results import Results
 from judgekit.data.runs import DatasetRun
 from judgekit.engine import answers, client
 from judgekit.judging.documents import ComparisonInput, Document
-from judgekit.judging.service import comparison_judge, document_judge, max_concurrency
+from judgekit.judging.service import build_comparison_judge, build_document_judge, max_concurrency
 from judgekit.providers import running
 from judgekit.providers.concurrency import map_concurrently
 from judgekit.providers.gateway import open_gateway
@@ -38,7 +38,7 @@ MANY_ROWS = 1_000
 """For so many rows, loading everything in this process takes less CPU than handing each to the engine."""
 
 
-def kind_of(subject: Document | ComparisonInput) -> tuple[int, int] | None:
+def get_judge_kind(subject: Document | ComparisonInput) -> tuple[int, int] | None:
     """Return a key for the kind of judge that a subject needs.
 
     It's None for a document. For a comparison, it's the number of texts and the number of distinct texts.
@@ -61,7 +61,7 @@ def make_judge_finder(
     judges_by_kind = {}
 
     def find_judge(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds of judge
-        kind = kind_of(subject)
+        kind = get_judge_kind(subject)
         if kind not in judges_by_kind:
             judge = _build_judge(gateway, subject, project, request)
             judges_by_kind[kind] = adapt(judge)
@@ -75,9 +75,9 @@ def _build_judge(
 ) -> Any:  # noqa: ANN401 - one of three kinds of judge
     """Build the judge for a document or a comparison."""
     if isinstance(subject, Document):
-        judge, _ = document_judge(gateway, project, request)
+        judge, _ = build_document_judge(gateway, project, request)
         return judge
-    return comparison_judge(gateway, subject, project, request)
+    return build_comparison_judge(gateway, subject, project, request)
 
 
 async def judge_here(
@@ -167,7 +167,7 @@ class _RowJudge:
 
     async def find_judge(self, subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds of judge
         """Return a subject's judge. The first subject of each kind builds it."""
-        kind = kind_of(subject)
+        kind = get_judge_kind(subject)
         if kind not in self._judges:
             # This blocks, because it reads files, loads litellm, and asks local servers for models.
             make_judge = partial(self._make_judge, subject)
@@ -175,7 +175,7 @@ class _RowJudge:
         return self._judges[kind]
 
 
-async def judged_rows(
+async def judge_in_process(
     rows: Iterable[Mapping[str, Any]],
     options: RowOptions,
     project: Path,
@@ -192,18 +192,18 @@ async def judged_rows(
     dataset, _, _ = open_dataset(Mappings(rows), options, project, request)
     discarded_results = Results(lambda _: None)  # the caller gets the rows instead
     run = DatasetRun(dataset=dataset, results=discarded_results, max_cost_usd=request.max_cost_usd)
-    stream = judge_here(run.pending(), project, request, at_once, in_order=in_order)
+    stream = judge_here(run.yield_pending_rows(), project, request, at_once, in_order=in_order)
     async with aclosing(stream):
         async for row, record in stream:
-            result = run.on_record(row, record)
+            result = run.write_result(row, record)
             yield result
     if run.gave_up:
-        raise run.error_of_given_up()
+        raise run.build_given_up_error()
     if run.problem:
         raise run.problem
 
 
-def here(
+def build_local_runner(
     project: Path, request: JudgeRequest, at_once: int, *, never_blocks: bool = False
 ) -> Runner:
     """Build a runner that judges rows in this process.
@@ -229,7 +229,7 @@ def here(
     return runner
 
 
-def by_engine(
+def build_engine_runner(
     task: TaskName,
     project: Path,
     request: JudgeRequest,
@@ -244,8 +244,8 @@ def by_engine(
         """Let the engine judge rows, and pass each with its record to `on_record`."""
         make_body = _build_body_maker(task, project, request)
         judgeable_rows = _finish_unjudgeable(rows, on_record)
-        run_locally = here(project, request, at_once, never_blocks=never_blocks)
-        answers.many(
+        run_locally = build_local_runner(project, request, at_once, never_blocks=never_blocks)
+        answers.run_many(
             task,
             judgeable_rows,
             make_body,
@@ -266,11 +266,11 @@ def _build_body_maker(
     subject_key = "document" if task == "judge" else "comparison"
 
     # All requests share most fields, so serialise these only once. The object stays open for the subject.
-    shared_fields = {**client.caller_fields(str(project)), "wish": request.model_dump()}
+    shared_fields = {**client.build_caller_fields(str(project)), "wish": request.model_dump()}
     open_object = json.dumps(shared_fields).removesuffix("}")
 
     def make_body(row: PendingRow) -> bytes:
-        subject = None if row.subject is None else row.subject.body()
+        subject = None if row.subject is None else row.subject.build_body()
         last_field = f'"{subject_key}": {json.dumps(subject)}'
         return f"{open_object}, {last_field}}}".encode()
 

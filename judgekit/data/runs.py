@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from judgekit.data.dataset import unreadable_error
-from judgekit.data.results import Results, result
+from judgekit.data.dataset import build_unreadable_error
+from judgekit.data.results import Results, build_result
 from judgekit.data.sources import DataRow, UnreadableRow
 from judgekit.errors import ConfigError, FailureKind
 from judgekit.judging.round import INEXACT
@@ -135,7 +135,7 @@ class DatasetRun(Tally):
     _active_row_count: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def pending(self) -> Iterator[PendingRow]:
+    def yield_pending_rows(self) -> Iterator[PendingRow]:
         """Yield the rows that have no verdict in the results file yet, until the run is stopped.
 
         After an unreadable row, no more rows are yielded, and the error is in `problem`.
@@ -160,7 +160,7 @@ class DatasetRun(Tally):
                 return
             if isinstance(row, UnreadableRow):
                 more_unreadable += 1
-        self.problem = unreadable_error(self.dataset.name, first, more_unreadable)
+        self.problem = build_unreadable_error(self.dataset.name, first, more_unreadable)
 
     def _start_unless_kept(self, pending: PendingRow) -> bool:
         """Count a row as kept or as being judged. True if it's to be judged: not kept, and there's money."""
@@ -207,14 +207,14 @@ class DatasetRun(Tally):
         mean = self.spent_usd / priced_rows if priced_rows else 0.0
         return self.spent_usd + self._active_row_count * mean
 
-    def on_record(
+    def write_result(
         self, pending: PendingRow, record: Record | None, *, is_paid: bool = False
     ) -> dict[str, Any]:
         """Write a row's result and return it. `record` is None if the row couldn't be judged.
 
         If `is_paid`, `note_calls` has already counted the calls.
         """
-        row = result(
+        row = build_result(
             pending.row,
             pending.row_id,
             record,
@@ -321,7 +321,7 @@ class DatasetRun(Tally):
             self.gave_up = True
             self.stopped.set()
 
-    def error_of_given_up(self) -> ConfigError:
+    def build_given_up_error(self) -> ConfigError:
         """Build the error that explains why the run was given up."""
         why = f"the first {self.sent_count} rows that were sent failed alike: {self.refusal_error}"
         return ConfigError(f"stopped: {why}; mend that, and run the same again to go on")

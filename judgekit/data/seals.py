@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, outputs
 from judgekit.errors import ConfigError, UsageError
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,7 @@ class Fingerprint(NamedTuple):
     former: str = ""
 
 
-def fingerprint_of(judged: str) -> Fingerprint:
+def fingerprint_text(judged: str) -> Fingerprint:
     """Fingerprint text with a cryptographic hash."""
     whole = hashlib.sha256(judged.encode("utf-8", "surrogatepass")).hexdigest()
     return Fingerprint(current=whole[:32], former=environment.digest(judged))
@@ -57,7 +57,7 @@ def read_content_hash(written: str) -> str:
     return content_hash
 
 
-def state_key() -> str | None:
+def get_state_key() -> str | None:
     """Return the user's key, and create it if necessary. Returns None if the user's folder isn't writable.
 
     Raises `ConfigError` for a key that others can guess or read.
@@ -133,7 +133,7 @@ def is_valid(key: str | None, kind: str, content: object, seal: str | None) -> b
     return hmac.compare_digest(seal_of(key, kind, content), seal)
 
 
-def sealed_row(row: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+def seal_row(row: Mapping[str, Any], key: str | None) -> dict[str, Any]:
     """Copy a result row, adding a seal to its fingerprint if there's a key."""
     return _add_seal(row, key, "line", _list_line_content(row))
 
@@ -143,7 +143,7 @@ def is_row_valid(row: Mapping[str, Any], key: str | None) -> bool:
     return is_valid(key, "line", _list_line_content(row), _read_seal(row))
 
 
-def sealed_cells(cells: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+def seal_cells(cells: Mapping[str, Any], key: str | None) -> dict[str, Any]:
     """Copy a Parquet row, adding a seal to its fingerprint if there's a key."""
     return _add_seal(cells, key, "cells", _list_cells_content(cells))
 
@@ -176,7 +176,7 @@ def _list_line_content(row: Mapping[str, Any]) -> list[str]:
     # Include every name with its value. Otherwise an input column could be swapped with our verdict.
     others = {name: value for name, value in row.items() if name != FINGERPRINT}
     text = json.dumps(others, ensure_ascii=False, sort_keys=True)
-    return [_read_hash(row), _encodable(text)]
+    return [_read_hash(row), _replace_surrogates(text)]
 
 
 def _list_cells_content(cells: Mapping[str, Any]) -> list[Any]:
@@ -186,7 +186,7 @@ def _list_cells_content(cells: Mapping[str, Any]) -> list[Any]:
     for name, value in cells.items():
         text = _convert_cell(value)
         if name != FINGERPRINT and text is not None:
-            filled.append([_encodable(name), text])
+            filled.append([_replace_surrogates(name), text])
     return [_read_hash(cells), sorted(filled)]
 
 
@@ -206,20 +206,22 @@ def _convert_cell(value: object) -> str | None:
         text = value
     else:
         text = json.dumps(value, ensure_ascii=False, default=str)
-    text = _encodable(text)
+    text = _replace_surrogates(text)
     whole_number = _WHOLE_NUMBER.fullmatch(text)
     return whole_number[1] if whole_number else text
 
 
-def _encodable(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Replace lone surrogates, as happens when writing to a file."""
     return text.encode("utf-8", "replace").decode()
 
 
-def refused(name: str, unsealed: int, thing: str = "row", things: str = "rows") -> UsageError:
+def build_seal_error(
+    name: str, unsealed: int, thing: str = "row", things: str = "rows"
+) -> UsageError:
     """Build the error for entries without a valid seal. Callers must raise it before they send anything."""
     verb = "does" if unsealed == 1 else "do"
-    problem = f"{counted(unsealed, thing, things)} {verb} not verify"
+    problem = f"{format_count(unsealed, thing, things)} {verb} not verify"
     possible_reasons = (
         "edited, or written by an earlier version, by another user or under another "
         f"{STATE_KEY_VARIABLE}"

@@ -52,7 +52,7 @@ def describe_delimiter(delimiter: str) -> str:
     return _DELIMITERS.get(delimiter, repr(delimiter))
 
 
-def head_of(file: BinaryIO) -> bytes:
+def peek_head(file: BinaryIO) -> bytes:
     """Return a file's next bytes without changing its position. Returns b"" if that's impossible."""
     if hasattr(file, "peek"):
         head: bytes = file.peek(_HEAD_SIZE)  # can return more or fewer bytes
@@ -180,7 +180,7 @@ def _has_bare_returns(head: bytes) -> bool:
     return len(nonblank_lines) > 1
 
 
-def no_utf_8(byte: int) -> str:
+def describe_invalid_byte(byte: int) -> str:
     """Describe the problem with a byte that isn't UTF-8."""
     return f"expected UTF-8, got the byte 0x{byte:02x}; save the file as UTF-8 (it may be Windows-1252)"
 

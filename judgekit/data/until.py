@@ -6,7 +6,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.data.draws import Draws, fingerprint_rows, keep_nonce, new_nonce, require_key
-from judgekit.evaluation.labels import id_key
+from judgekit.evaluation.labels import normalise_id
 from judgekit.evaluation.until import Answer
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ class UntilRun:
         self._dataset_run = work
         drawn_rows = draw_order(job.rows, _open_draws(job))
         self._order = drawn_rows[: job.limit]
-        self._position_by_id = {id_key(row.row_id): index for index, row in enumerate(self._order)}
+        self._position_by_id = {
+            normalise_id(row.row_id): index for index, row in enumerate(self._order)
+        }
         self._finished: set[int] = set()  # positions of rows that are in the results file already
         self.answer = Answer(job.condition, len(job.rows))
 
@@ -68,7 +70,7 @@ class UntilRun:
         for row in self._job.rows:
             verdict = self._dataset_run.keep(row)  # None if the row has none yet
             # None for rows beyond the limit.
-            position = self._position_by_id.get(id_key(row.row_id))
+            position = self._position_by_id.get(normalise_id(row.row_id))
             if verdict is not None and position is not None:
                 self._finished.add(position)
                 self.answer.note(position, verdict)
@@ -89,8 +91,8 @@ class UntilRun:
             yield row
 
     def _on_record(self, row: PendingRow, record: Record | None) -> None:
-        written = self._dataset_run.on_record(row, record)
-        self.answer.note(self._position_by_id[id_key(row.row_id)], written["verdict"])
+        written = self._dataset_run.write_result(row, record)
+        self.answer.note(self._position_by_id[normalise_id(row.row_id)], written["verdict"])
 
 
 def choose_wave(rows: int, at_once: int) -> int:

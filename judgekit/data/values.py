@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from judgekit.text import encodable, short_line
+from judgekit.text import replace_surrogates, shorten_to_line
 
 MAX_DEPTH = 100  # levels of nested lists and objects; Python itself stops somewhere below 1,000
 _MAX_BITS = 10_000  # of a whole number: Python writes at most 4,300 digits
@@ -32,7 +32,7 @@ def parse_json(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
         return text
 
 
-def plain_row(columns: Mapping[Any, Any]) -> dict[str, Any]:
+def convert_row(columns: Mapping[Any, Any]) -> dict[str, Any]:
     """Convert a row to JSON values. Raises `NoJsonValueError`, which names the column."""
     row = {}
     for key, value in columns.items():
@@ -42,13 +42,13 @@ def plain_row(columns: Mapping[Any, Any]) -> dict[str, Any]:
                 f"{name}: expected different names of columns, got this one twice"
             )
         try:
-            row[name] = plain_value(value)
+            row[name] = convert_value(value)
         except NoJsonValueError as error:
             raise NoJsonValueError(f"{name}: {error}") from None
     return row
 
 
-def plain_value(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - whatever JSON can hold
+def convert_value(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """Convert a value to a JSON value. Raises `NoJsonValueError` if that's impossible.
 
     Dates and times become ISO 8601 text, durations become seconds, and decimals become text with all digits.
@@ -62,25 +62,25 @@ def plain_value(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - whateve
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):
-        return plain_value(value.value, depth + 1)
+        return convert_value(value.value, depth + 1)
     simple = _convert_simple(value)
     if simple is not None:
         return simple
 
     if isinstance(value, Mapping):
-        return {_convert_name(key): plain_value(inner, depth + 1) for key, inner in value.items()}
+        return {_convert_name(key): convert_value(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain_value(inner, depth + 1) for inner in value]
+        return [convert_value(inner, depth + 1) for inner in value]
     if isinstance(value, AbstractSet):
         # Sort the items, so that equal sets give equal lists.
-        return sorted((plain_value(inner, depth + 1) for inner in value), key=repr)
+        return sorted((convert_value(inner, depth + 1) for inner in value), key=repr)
     return _convert_object(value, depth)
 
 
 def _convert_simple(value: object) -> str | int | float | None:
     """Convert a string, number, date, duration or bytes to JSON. Returns None for any other type."""
     if isinstance(value, str):
-        if encodable(value) != value:
+        if replace_surrogates(value) != value:
             raise NoJsonValueError("expected text, got half of a surrogate pair")
         return str(value)
     if isinstance(value, int):
@@ -114,9 +114,9 @@ def _convert_object(value: object, depth: int) -> Any:  # noqa: ANN401 - whateve
     if not is_class:
         converted = _convert_instance(value)
         if converted is not value:
-            return plain_value(converted, depth + 1)
+            return convert_value(converted, depth + 1)
 
-    type_name = short_line(type(value).__name__, 60)
+    type_name = shorten_to_line(type(value).__name__, 60)
     raise NoJsonValueError(
         f"expected text, a number, a list or an object, got {type_name}; convert it, or leave it out"
     )
@@ -147,7 +147,7 @@ def _convert_instance(value: Any) -> object:  # noqa: ANN401 - any instance
 
 def _convert_name(key: object) -> str:
     """Convert a mapping's key to a column name. In JSON, names must be strings."""
-    name = key if isinstance(key, str) else str(plain_value(key))
-    if encodable(name) != name:
+    name = key if isinstance(key, str) else str(convert_value(key))
+    if replace_surrogates(name) != name:
         raise NoJsonValueError("expected text as a name, got half of a surrogate pair")
     return name

@@ -17,7 +17,7 @@ from judgekit.data.dataset import rubric_basis
 from judgekit.data.results import VARIANTS, variant_column
 from judgekit.judging.documents import Document
 from judgekit.judging.request import JudgeRequest
-from judgekit.judging.service import document_judge, max_concurrency
+from judgekit.judging.service import build_document_judge, max_concurrency
 from judgekit.providers import running
 from judgekit.providers.concurrency import map_concurrently
 from judgekit.providers.gateway import open_gateway
@@ -69,7 +69,7 @@ class Variants:
         basis_parts: list[str] = [self._combination]
         for name, request in self._requests.items():
             rubric_part, rubric = rubric_basis(options.task, project, request)
-            self._readers[name] = options.reader(fields, rubric)
+            self._readers[name] = options.build_reader(fields, rubric)
             basis_parts.append(f"{name}\0{rubric_part}")
 
         # The results have a column for each variant, so no input column may have its name.
@@ -81,7 +81,7 @@ class Variants:
             other_readers=tuple(self._readers.values()),
         )
 
-    def runner(self, project: Path, at_once: int, *, never_blocks: bool) -> Runner:
+    def build_runner(self, project: Path, at_once: int, *, never_blocks: bool) -> Runner:
         """Build a runner that judges each row by all variants concurrently, in this process."""
 
         def run(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
@@ -125,7 +125,7 @@ class Variants:
         """
         judges = {}
         for name, request in self._requests.items():
-            make_judge = partial(document_judge, gateway, project, request)
+            make_judge = partial(build_document_judge, gateway, project, request)
             judges[name], _ = await running.run_in_thread(make_judge)
         return judges
 

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit import environment
 from judgekit.data import parts, runners, seals, tables
 from judgekit.data.broker import BrokerClient, SharedGateway
-from judgekit.data.results import OUR_COLUMNS, UNDETERMINED, Results, result
-from judgekit.data.rows import rows_in
+from judgekit.data.results import OUR_COLUMNS, UNDETERMINED, Results, build_result
+from judgekit.data.rows import read_rows
 from judgekit.data.runs import DatasetRun, Tally
 from judgekit.data.sources import UnreadableRow
 from judgekit.errors import FailureKind, JudgekitError
-from judgekit.evaluation.labels import id_key
+from judgekit.evaluation.labels import normalise_id
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.service import max_concurrency
 from judgekit.providers import retrying, running
-from judgekit.text import short_line
+from judgekit.text import shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -89,8 +89,8 @@ def check(
     checked = Checked()
     ids = parts.Digests(wanted)
     unchecked = []  # cells whose types haven't been checked yet
-    with files.opened(path) as file:
-        rows_of_file = rows_in(file, path, files.reading)
+    with files.open_file(path) as file:
+        rows_of_file = read_rows(file, path, files.reading)
         for row in replace(dataset, rows=rows_of_file, make_ids=lambda: ids):
             checked.row_count += 1
             if isinstance(row, UnreadableRow):
@@ -101,10 +101,10 @@ def check(
             _note_row(checked, row, cells)
             unchecked.append(cells)
             if len(unchecked) == _ROWS_PER_CHECK:
-                checked.misfits |= tables.misfits(unchecked, types)
+                checked.misfits |= tables.find_misfits(unchecked, types)
                 unchecked.clear()
 
-    checked.misfits |= tables.misfits(unchecked, types)
+    checked.misfits |= tables.find_misfits(unchecked, types)
     checked.id_digests = bytes(ids.digest_bytes)
     checked.wanted_rows = ids.wanted_rows
     return checked
@@ -120,7 +120,7 @@ def _note_unreadable(checked: Checked, row: UnreadableRow) -> None:
 def _make_cells(row: PendingRow, dataset: Dataset) -> dict[str, Any]:
     """Build the cells that a row will have in the results file, with placeholders instead of a verdict."""
     ours = dict.fromkeys(OUR_COLUMNS, "\0")  # no input cell can contain NUL
-    return result(
+    return build_result(
         row.row, row.row_id, ours, error="\0", fingerprint="\0", taken=dataset.taken_names
     )
 
@@ -131,7 +131,7 @@ def _note_row(checked: Checked, row: PendingRow, cells: Mapping[str, Any]) -> No
     input_cells = {name: cells[name] for name in cells if name == "id" or name not in OUR_COLUMNS}
     checked.column_kinds.add(input_cells)
     if row.subject is not None:
-        checked.subject_by_kind.setdefault(runners.kind_of(row.subject), row.subject)
+        checked.subject_by_kind.setdefault(runners.get_judge_kind(row.subject), row.subject)
 
 
 class Block(NamedTuple):
@@ -142,14 +142,14 @@ class Block(NamedTuple):
     kept_tally: Tally
 
 
-def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
+def group_into_blocks(run: DatasetRun, number: int) -> Iterator[Block]:
     """Group the rows that must be judged into blocks, and yield these. `number` is the run's number.
 
     Raises `InputError` for an unreadable row.
     """
     rows = []
     size = 0
-    for row in run.pending():
+    for row in run.yield_pending_rows():
         rows.append(row)
         if row.subject:
             size += sum(len(file.text) for file in row.subject.files)
@@ -204,11 +204,11 @@ class _Collected(Results):
     def __init__(self, renamed: Mapping[str, str]) -> None:
         self._new_name_by_column = renamed
         self.rows: list[Mapping[str, Any]] = []
-        self._key = seals.state_key()
+        self._key = seals.get_state_key()
 
     def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         self.rows.append(
-            seals.sealed_cells(tables.cells_of(columns, self._new_name_by_column), self._key)
+            seals.seal_cells(tables.build_cells(columns, self._new_name_by_column), self._key)
         )
         return dict(columns)
 
@@ -248,7 +248,7 @@ class Worker:
     async def _judge_block(self, block: Block) -> JudgedBlock:
         """Judge a block, and write its results. Returns a report."""
         if self._beats is None:  # `__init__` can't do this, because it runs before the event loop
-            self._beats = asyncio.create_task(self._client.beats())
+            self._beats = asyncio.create_task(self._client.send_heartbeats())
         self._blocks_begun += 1
 
         collected = _Collected(self._job.shape.new_name_by_column)
@@ -315,14 +315,14 @@ class Worker:
         if not has_file:
             return {}
 
-        key = seals.state_key()
+        key = seals.get_state_key()
         records: dict[str, Record | None] = {}
         for row in self._job.folder.rows(name):
             # Without a key, no row is sealed.
             is_trusted = key is None or seals.are_cells_valid(row, key)
             if is_trusted:
                 judged = row["judged"]
-                records[id_key(row["id"])] = json.loads(judged) if judged else None
+                records[normalise_id(row["id"])] = json.loads(judged) if judged else None
         return records
 
     async def _judge_row(
@@ -332,9 +332,9 @@ class Worker:
 
         Does nothing if the run ends before the row's turn.
         """
-        key = id_key(row.row_id)
+        key = normalise_id(row.row_id)
         if key in written:
-            run.on_record(row, written[key])
+            run.write_result(row, written[key])
             return
         async with self._slots:
             if self._client.is_ending:
@@ -344,7 +344,7 @@ class Worker:
         is_over_budget = FailureKind.BUDGET in _list_failures(record)
         if is_over_budget and self._client.is_ending:
             return  # a later run will judge the row
-        run.on_record(row, record)
+        run.write_result(row, record)
 
     async def _try_to_judge(self, row: PendingRow) -> tuple[PendingRow, Record | None]:
         """Judge a row. If that fails, return the row with an error, and no record."""
@@ -354,7 +354,7 @@ class Worker:
             problem = str(error)
             if not isinstance(error, JudgekitError):
                 problem = f"{type(error).__name__}: {problem}"
-            return row._replace(error=short_line(f"internal error: {problem}", 300)), None
+            return row._replace(error=shorten_to_line(f"internal error: {problem}", 300)), None
 
     async def _find_record(self, pending: PendingRow) -> Record | None:
         """Judge a row, and return its record, or None if the row can't be judged.
@@ -364,7 +364,7 @@ class Worker:
         if pending.subject is None:
             return None
         subject = pending.subject
-        judge = self._judges[runners.kind_of(subject)]
+        judge = self._judges[runners.get_judge_kind(subject)]
 
         async def judge_row() -> Record:
             judged = await judge.judge(subject)

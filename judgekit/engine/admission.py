@@ -20,7 +20,7 @@ from judgekit import environment, outputs
 from judgekit.config import locks
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
-from judgekit.text import short_line
+from judgekit.text import shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
@@ -103,7 +103,7 @@ class AdmissionMiddleware:
             holder = await self._find_and_store_holder(scope, headers)
             self._check_room(body_bytes, holder, is_counted=is_counted)
         except _RefusedError as refusal:
-            respond = refusal.response()
+            respond = refusal.build_response()
             await respond(scope, receive, send)
             return
 
@@ -219,13 +219,13 @@ class _RefusedError(Exception):
         self._wire_name = wire_name
         self._retry_after = retry_after
 
-    def response(self) -> Response:
+    def build_response(self) -> Response:
         """Build the HTTP response. With status 503, it has a Retry-After header."""
         # Close the connection, because the rest of the request will never be read.
         headers = {"content-type": "application/json", "connection": "close"}
         if self._status == HTTPStatus.SERVICE_UNAVAILABLE:
             headers["retry-after"] = f"{self._retry_after:g}"
-        return Response(error_body(self._wire_name, str(self)), self._status, headers)
+        return Response(build_error_body(self._wire_name, str(self)), self._status, headers)
 
 
 def _exceeds_share(own: int, total: int, *, added: int, limit: int) -> bool:
@@ -258,7 +258,7 @@ def _extract_token(headers: Mapping[bytes, bytes]) -> str:
     return credentials.decode("latin-1").strip()
 
 
-def error_body(wire_name: str, message: str, exit_code: int = 70) -> bytes:
+def build_error_body(wire_name: str, message: str, exit_code: int = 70) -> bytes:
     """Build the JSON body of an error response. The client's command exits with `exit_code`."""
     error = {"kind": wire_name, "message": message, "exit_code": exit_code}
     return json.dumps({"error": error}).encode()
@@ -289,7 +289,7 @@ def _name_row(row: object) -> str:
     """Return a printable name for a row. Damaged rows can be any JSON value."""
     name = ""
     if isinstance(row, dict):
-        name = short_line(str(row.get("name", "")), _MAX_NAME_LENGTH)
+        name = shorten_to_line(str(row.get("name", "")), _MAX_NAME_LENGTH)
     return name or "a row without a name"
 
 
@@ -304,7 +304,7 @@ class Tokens:
         tokens, _ = read_tokens(self.rows())
         return tokens
 
-    def damaged(self) -> list[str]:
+    def list_damaged_names(self) -> list[str]:
         """Return the names of damaged rows."""
         _, damaged_names = read_tokens(self.rows())
         return damaged_names
@@ -331,7 +331,7 @@ class Tokens:
         """
         token = _TOKEN_PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
         try:
-            stored_token = Token(name=name, sha256=sha256_of(token), created=datetime.now(UTC))
+            stored_token = Token(name=name, sha256=hash_text(token), created=datetime.now(UTC))
         except ValidationError:
             raise UsageError(f"{name!r}: expected letters, digits, and . _ @ - in a name") from None
         with self._change_rows() as rows:
@@ -348,11 +348,11 @@ class Tokens:
                 raise UsageError(f"{name} has no token; see judgekit serve token list")
             rows[:] = other_rows
 
-    def holder(self, token: str) -> str | None:
+    def find_holder(self, token: str) -> str | None:
         """Return the name of a token's holder, or None if the token is unknown."""
         # `==` takes longer if more of the hash matches. This doesn't help an attacker, because nobody can
         # compute a token from the start of its hash.
-        sha256 = sha256_of(token)
+        sha256 = hash_text(token)
         for known_token in self.all():
             if known_token.sha256 == sha256:
                 return known_token.name
@@ -371,9 +371,9 @@ class Tokens:
             )
 
 
-def user_tokens() -> Tokens:
+def open_user_tokens() -> Tokens:
     return Tokens(Path(environment.SERVER.path("tokens.json")))
 
 
-def sha256_of(text: str) -> str:
+def hash_text(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

@@ -53,7 +53,7 @@ def read_value(response: Response) -> Any:  # noqa: ANN401 - any JSON
     return answer
 
 
-def events(response: Response) -> Iterator[dict[str, Any]]:
+def read_events(response: Response) -> Iterator[dict[str, Any]]:
     """Yield the response's events, which are lines of JSON, as they arrive.
 
     Raises the engine's error if the response has an error status, or if an "error" event arrives. Raises
@@ -110,7 +110,7 @@ def _parse_json(text: bytes) -> Any:  # noqa: ANN401 - any JSON
         raise EngineLost("lost the engine: its response was not JSON") from None
 
 
-def many(
+def run_many(
     operation: str,
     items: Iterable[Item],
     body: Callable[[Item], bytes],
@@ -171,9 +171,9 @@ def _request_all(
         requests.add(item)
         # `deliver` waits for an answer, so call it only if one has arrived or the pool is full.
         while requests.has_answers() or len(requests.pending) >= max_pending:
-            requests.deliver(on_answer, in_order=in_order)
+            requests.deliver_answers(on_answer, in_order=in_order)
     while requests.pending:
-        requests.deliver(on_answer, in_order=in_order)
+        requests.deliver_answers(on_answer, in_order=in_order)
 
 
 class _EngineGone(Exception):  # noqa: N818 - a normal state, not an error
@@ -216,7 +216,7 @@ class _RequestPool(Generic[Item]):
     def has_answers(self) -> bool:
         return not self._answer_queue.empty()
 
-    def deliver(self, on_answer: Callable[[Item, Any], object], *, in_order: bool) -> None:
+    def deliver_answers(self, on_answer: Callable[[Item, Any], object], *, in_order: bool) -> None:
         """Wait for one more answer, then call `on_answer` for every answer that can be delivered by now.
 
         If `in_order`, an answer has to wait until all earlier items are answered. Delivered items are removed

@@ -21,10 +21,10 @@ from pydantic import Field, StringConstraints
 from starlette.exceptions import HTTPException
 
 from judgekit.config import ModeName
-from judgekit.config.yamlfile import Strict, problem
-from judgekit.engine.admission import AdmissionMiddleware, error_body
+from judgekit.config.yamlfile import Strict, explain_first_error
+from judgekit.engine.admission import AdmissionMiddleware, build_error_body
 from judgekit.engine.client import PROTOCOL
-from judgekit.engine.judges import Service, in_thread, rss_bytes
+from judgekit.engine.judges import Service, rss_bytes, run_in_thread
 from judgekit.environment import OverrideEnviron, __version__
 from judgekit.errors import InputError, JudgekitError, StoreError, UsageError
 from judgekit.gate import Run, github, push, tasks
@@ -262,7 +262,7 @@ async def task(request: Request, body: JudgeBody) -> Response:
         document = body.document.to_document()
         verdict, notes = tasks.judge_task(document, folder, body.judge_request())
         notes += github.notify_and_open_issues([verdict], folder)
-        return _json({"verdict": verdict.record(), "notes": notes})
+        return _encode_json({"verdict": verdict.record(), "notes": notes})
 
     return await _answer_in_thread(request, body, work)
 
@@ -298,8 +298,8 @@ def _judge_candidates(body: SelectBody) -> bytes:
         body.prompt, candidates, body.parts, event, project
     )
     if isinstance(choice_or_reason, str):  # no model could choose
-        return _json({"nobody": choice_or_reason})
-    return _json(_describe_choice(choice_or_reason, candidates))
+        return _encode_json({"nobody": choice_or_reason})
+    return _encode_json(_describe_choice(choice_or_reason, candidates))
 
 
 def _make_candidates(bodies: list[CandidateBody]) -> list[Candidate]:
@@ -357,7 +357,7 @@ async def _stream_push(gateway: Gateway, body: GateBody) -> AsyncIterator[bytes]
     work = partial(_judge_push, body, send_event)
     # A task keeps the context in which it was created, so this block can end before the task does.
     with on_behalf_of(body):
-        task = asyncio.create_task(in_thread(gateway, work))
+        task = asyncio.create_task(run_in_thread(gateway, work))
     # None follows the last event.
     task.add_done_callback(lambda _: event_queue.put_nowait(None))
     try:
@@ -365,7 +365,7 @@ async def _stream_push(gateway: Gateway, body: GateBody) -> AsyncIterator[bytes]
             event = await _next_event(event_queue)
             if event is None:
                 return
-            yield _json(event) + b"\n"
+            yield _encode_json(event) + b"\n"
     finally:
         task.cancel()  # in case the client has disconnected
 
@@ -437,7 +437,7 @@ async def _answer_in_thread(
 ) -> Response:
     """Run `work` in a thread with the engine's gateway, and respond with the JSON that `work` returns."""
     gateway = request.app.state.service.gateway
-    return await run_and_answer(request, body, lambda: in_thread(gateway, work))
+    return await run_and_answer(request, body, lambda: run_in_thread(gateway, work))
 
 
 @contextmanager
@@ -451,7 +451,7 @@ def on_behalf_of(body: CallerBody) -> Iterator[None]:
         caller.reset(reset_token)
 
 
-def _json(value: object) -> bytes:
+def _encode_json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
@@ -504,14 +504,17 @@ def answer_to(error: Exception) -> Response:
         message = f"internal error ({type(error).__name__}); see the engine's log"
 
     return Response(
-        error_body(wire_name, message, int(exit_code)), status, headers, media_type=JSON_MEDIA_TYPE
+        build_error_body(wire_name, message, int(exit_code)),
+        status,
+        headers,
+        media_type=JSON_MEDIA_TYPE,
     )
 
 
 def _find_body_problem(error: RequestValidationError) -> tuple[str, str]:
     """Return an invalid request's error name, and a message such as `document.files.0.path: …`."""
     details = error.errors()
-    first_problem = problem(details, _collect_data_by_part(error))
+    first_problem = explain_first_error(details, _collect_data_by_part(error))
     # A location starts with a part of the request, such as "body". The keys in that part follow.
     keys = first_problem.location[1:]
     dotted_keys = ".".join(str(key) for key in keys) or _NO_BODY

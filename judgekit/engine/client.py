@@ -438,7 +438,7 @@ class Connection:
         if remaining_s <= 0:
             return False
         try:
-            health(self.address, min(remaining_s, HEALTH_SECONDS))
+            query_health(self.address, min(remaining_s, HEALTH_SECONDS))
         except EngineBusy:  # a busy engine is healthy
             return True
         except NoEngine:
@@ -522,7 +522,7 @@ def is_own_process(connection: _socket.socket) -> bool:
     return user_id == os.getuid()
 
 
-def health(address: EngineAddress | None, seconds: float) -> bytes:
+def query_health(address: EngineAddress | None, seconds: float) -> bytes:
     """Query the state of the engine at `address`, by default this user's, and return it as JSON.
 
     Raises `NoEngine` if the engine doesn't answer within `seconds`.
@@ -541,7 +541,7 @@ def start(address: EngineAddress | None) -> int | None:
         return None
 
     environ = _select_variables()
-    command = programs.python(
+    command = programs.build_python_command(
         "judgekit.engine.server", address.folder, address.compat_key, address.code_fingerprint
     )
     try:
@@ -737,7 +737,7 @@ def _warn_of_local_work(reason: NoEngine, warn: Callable[[str], None] | None) ->
         warn(f"{reason}; continuing in this process")
 
 
-def caller_fields(project: str | None = None, *, git: bool = False) -> dict[str, object]:
+def build_caller_fields(project: str | None = None, *, git: bool = False) -> dict[str, object]:
     """Build the request fields that describe the caller, such as the environment variables."""
     variables = {}
     for name, value in environment.environ().items():

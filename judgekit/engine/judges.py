@@ -20,7 +20,7 @@ from judgekit.providers import litellm
 from judgekit.providers.gateway import borrowed_gateway, open_gateway
 from judgekit.providers.pace import Pace
 from judgekit.redaction import secret_search
-from judgekit.text import short_line
+from judgekit.text import shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,7 @@ class Service:
         try:
             await litellm.load_in_thread()
         except Exception as error:  # noqa: BLE001 - any failure is reported to waiting clients
-            self.failure = short_line(f"{type(error).__name__}: {error}", 300)
+            self.failure = shorten_to_line(f"{type(error).__name__}: {error}", 300)
         self.ready.set()
         await self._preload_secret_rules()
 
@@ -100,7 +100,7 @@ class Service:
 
     async def get_judge(self, project: Path | None, request: JudgeRequest) -> DocumentJudge:
         """Return a judge that uses the caller's environment. Raises `ConfigError` or `UsageError`."""
-        make = partial(judging_service.document_judge, self.gateway, project, request)
+        make = partial(judging_service.build_document_judge, self.gateway, project, request)
         judge, _ = await self._make_or_reuse(make, project, request)
         return judge
 
@@ -111,7 +111,9 @@ class Service:
 
         Raises `ConfigError` or `UsageError`.
         """
-        make = partial(judging_service.comparison_judge, self.gateway, texts, project, request)
+        make = partial(
+            judging_service.build_comparison_judge, self.gateway, texts, project, request
+        )
         # The judge depends on how many texts there are, with and without copies, but not on their words.
         text_counts = (len(texts.files), len(texts.distinct_letters))
         return await self._make_or_reuse(make, project, request, *text_counts)
@@ -167,7 +169,7 @@ class Service:
         if limit_and_providers not in self._paces:
             self._paces[limit_and_providers] = Pace(limit)
         pace = self._paces[limit_and_providers]
-        async with pace.turn():
+        async with pace.hold_turn():
             return await judge.judge(subject)
 
 
@@ -198,7 +200,7 @@ def _collect_providers(judge: Judge[Any, Any, Any]) -> set[tuple[str, str]]:
 
 def _fingerprint_config(project: Path | None, request: JudgeRequest) -> frozenset[object]:
     """Return a value that changes whenever a configuration file of the judge is added, removed or edited."""
-    paths = {str(file) for file in settings.sources(project)}
+    paths = {str(file) for file in settings.list_config_paths(project)}
     rubric = request.rubric
     if rubric is not None and rubric.endswith((".yaml", ".yml")):  # a file, not a rubric id
         paths.add(rubric)
@@ -208,7 +210,7 @@ def _fingerprint_config(project: Path | None, request: JudgeRequest) -> frozense
         folders.append(os.path.join(project, ".judgekit"))
     for folder in folders:
         paths |= _list_config_files(folder)
-    return frozenset((path, environment.stamp(path)) for path in paths)
+    return frozenset((path, environment.get_file_stamp(path)) for path in paths)
 
 
 def _list_config_files(folder: str) -> set[str]:
@@ -279,7 +281,7 @@ class ThreadGateway:
             call.cancel()
 
 
-async def in_thread(gateway: Gateway, work: Callable[[], Value]) -> Value:
+async def run_in_thread(gateway: Gateway, work: Callable[[], Value]) -> Value:
     """Run `work` in a thread that calls models through this event loop's `gateway`, and return its result.
 
     Cancelling the caller cancels the calls, but the thread itself can't be stopped.

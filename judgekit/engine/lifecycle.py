@@ -38,7 +38,11 @@ _LATECOMER_SECONDS = (
 _TICKS_BETWEEN_LOOKS = 10  # ticks of 0.1 s between two looks around
 
 
-def settings(protocol: type[asyncio.Protocol], drain_seconds: int, **more: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's own
+def build_server_settings(
+    protocol: type[asyncio.Protocol],
+    drain_seconds: int,
+    **more: Any,  # noqa: ANN401 - uvicorn's own settings
+) -> uvicorn.Config:
     """Build uvicorn's settings for a server that doesn't log. The caller sets `app` later."""
     return uvicorn.Config(
         "",  # the application, which the caller sets
@@ -78,8 +82,11 @@ def _is_unix_socket(connection: Any) -> bool:  # noqa: ANN401 - asyncio's wrappe
 
 class Engine(uvicorn.Server):
     def __init__(self, engine_lock: process.EngineLock, log: process.Log) -> None:
-        """Create a server for the lock's listening socket. `live` then builds the server's application."""
-        config = settings(
+        """Create a server for the lock's listening socket.
+
+        `serve_until_leaving` then builds the server's application.
+        """
+        config = build_server_settings(
             _Protocol,
             DRAIN_SECONDS,
             date_header=False,
@@ -95,9 +102,9 @@ class Engine(uvicorn.Server):
         self._last_request_count = 0
         self._reason = "stopped by a signal"  # unless `_leave` sets another reason
         self._idle_limit_s = _INITIAL_IDLE_S
-        self._admission: AdmissionMiddleware  # set by `live`
+        self._admission: AdmissionMiddleware  # set by `serve_until_leaving`
 
-    async def live(self) -> None:
+    async def serve_until_leaving(self) -> None:
         """Serve requests until the engine leaves, then close the connections to model providers."""
         lock = self._engine_lock
         service = Service(stop=self.leave)
@@ -193,4 +200,4 @@ class Engine(uvicorn.Server):
 
 def run(engine_lock: process.EngineLock, log: process.Log) -> None:
     logging.getLogger().addHandler(log)
-    asyncio.run(Engine(engine_lock, log).live())
+    asyncio.run(Engine(engine_lock, log).serve_until_leaving())

@@ -21,7 +21,7 @@ from judgekit import outputs
 from judgekit.config import locks
 from judgekit.engine import client
 from judgekit.engine.client import EngineAddress
-from judgekit.text import short_line
+from judgekit.text import shorten_to_line
 
 ANSWER_SECONDS = 2.0
 END_SECONDS = 5.0
@@ -185,7 +185,7 @@ class Running(NamedTuple):
     is_shutting_down: bool
 
 
-def engines(address: EngineAddress) -> list[Running]:
+def list_engines(address: EngineAddress) -> list[Running]:
     """List the running engines in an address's folder, and remove the files of dead ones.
 
     Engines that are shutting down come last. Among the others, those that run the address's code come first.
@@ -258,17 +258,17 @@ def _read_process_id(lock: Path) -> int | None:
     return None
 
 
-def running() -> list[Running]:
+def list_running_engines() -> list[Running]:
     """List this user's running engines, including those of other versions."""
     own_address = client.find()
     if own_address is None:  # without a private folder, there are no engines
         return []
-    return engines(own_address)
+    return list_engines(own_address)
 
 
 def dismiss_others(address: EngineAddress, idle_seconds: float) -> None:
     """Ask engines that run other versions to shut down once they've been idle for `idle_seconds`."""
-    for engine in engines(address):
+    for engine in list_engines(address):
         is_other_version = engine.address.code_fingerprint != address.code_fingerprint
         if is_other_version and not engine.is_shutting_down:
             with suppress(client.NoEngine):
@@ -285,10 +285,10 @@ def _request_shutdown(address: EngineAddress, timeout: float, idle_seconds: floa
         connection.ask("POST", "/v1/stop", body, seconds=timeout).read()
 
 
-def health(address: EngineAddress) -> dict[str, Any] | None:
+def query_health(address: EngineAddress) -> dict[str, Any] | None:
     """Query an engine's state. Returns None if it doesn't answer with a JSON object."""
     try:
-        state = json.loads(client.health(address, ANSWER_SECONDS))
+        state = json.loads(client.query_health(address, ANSWER_SECONDS))
     except (client.NoEngine, ValueError, RecursionError):
         return None
     if not isinstance(state, dict):
@@ -310,7 +310,7 @@ def start(seconds: float) -> Running | None:
 
     # An engine listens before it's ready to judge.
     while time.monotonic() < deadline:
-        state = health(address)
+        state = query_health(address)
         if state is not None and state["ready"]:
             return Running(address, state["pid"], is_shutting_down=False)
         if state is not None and state["failure"]:
@@ -346,7 +346,7 @@ def _wait_until_ended(engine: Running) -> bool:
     """Wait until an engine's process has ended. Returns False if it's still running after `END_SECONDS`."""
     deadline = time.monotonic() + END_SECONDS
     while True:
-        running_pids = [running_engine.pid for running_engine in engines(engine.address)]
+        running_pids = [running_engine.pid for running_engine in list_engines(engine.address)]
         if engine.pid not in running_pids:
             return True
         if time.monotonic() > deadline:
@@ -412,4 +412,4 @@ class Log(logging.Handler):
             self.add_error(error)
             return
         first_line, _, _ = str(record.msg).partition("\n")
-        self.add(f"{record.name}: {short_line(first_line, 200)}")
+        self.add(f"{record.name}: {shorten_to_line(first_line, 200)}")

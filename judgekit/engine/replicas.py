@@ -18,7 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from judgekit.config.settings import build_error
-from judgekit.engine.admission import Tokens, read_tokens, sha256_of, user_tokens
+from judgekit.engine.admission import Tokens, hash_text, open_user_tokens, read_tokens
 from judgekit.errors import (
     ConfigError,
     GatewayError,
@@ -79,11 +79,11 @@ class StoreTokens(Tokens):
                 self._database.remove_token(row["name"])
 
 
-def tokens_of(settings: Config) -> Tokens:
+def open_tokens(settings: Config) -> Tokens:
     """Return the team server's tokens. They are in the store, or on this machine if there's no store."""
     store = settings.server.store
     if store is None:
-        return user_tokens()
+        return open_user_tokens()
     return StoreTokens(Database(store))
 
 
@@ -236,20 +236,20 @@ class Replica:
             self._log.add(f"these rows of tokens are none, and let nobody in: {names}")
         self._damaged_names = damaged_names
 
-    async def holder(self, token: str) -> str | None:
+    async def find_holder(self, token: str) -> str | None:
         """Return the name of a token's holder, or None if the token is unknown.
 
         Raises `StoreError` if the tokens can't be read.
         """
         await self.refresh_tokens()
-        return self._holder_by_sha256.get(sha256_of(token))
+        return self._holder_by_sha256.get(hash_text(token))
 
     async def answer(
         self, holder: str, key: str | None, text: str, *, judge: DocumentJudge, run_judge: Judged
     ) -> bytes:
         """Return the answer stored under `key`. If there's none, judge the request and store the answer.
 
-        `holder` is the name on the client's token, and `text` the request's body. Raises `UsageError` if
+        `find_holder` is the name on the client's token, and `text` the request's body. Raises `UsageError` if
         `key` was already used with a different body. Raises `StoreError` if the store fails, or if another
         replica is judging the request.
         """
@@ -285,7 +285,7 @@ class Replica:
         return Attempt(
             who=holder,
             key=request_key,
-            body=sha256_of(text),
+            body=hash_text(text),
             attempt=attempt_id,
             replica=self.id,
         )

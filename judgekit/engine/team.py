@@ -146,7 +146,7 @@ def create_team_app(
     app_with_admission = AdmissionMiddleware(
         app,
         log,
-        tokens.holder,
+        tokens.find_holder,
         uncounted_paths=_OPEN_PATHS,
         open_paths=_OPEN_PATHS,
         hint=_AUTHORIZATION_HINT,
@@ -181,7 +181,7 @@ async def metrics(request: Request) -> Response:
 def rubrics(request: Request) -> list[dict[Literal["id", "version", "sha256", "title"], str]]:
     """Return the rubrics by which this server can judge."""
     rows: list[dict[Literal["id", "version", "sha256", "title"], str]] = []
-    for loaded in loader.rubrics(request.app.state.project):
+    for loaded in loader.load_rubrics(request.app.state.project):
         rubric = loaded.rubric
         rows.append(
             {
@@ -329,7 +329,7 @@ def _add_to_ledgers(records: Iterable[Record]) -> None:
     for record in records:
         records_by_project[record.project].append(record)
     for project, records_of_project in records_by_project.items():
-        Ledger(store.home() / project, project).add(*records_of_project)
+        Ledger(store.get_ledgers_folder() / project, project).add(*records_of_project)
 
 
 @router.get(
@@ -364,8 +364,8 @@ def lines(
 def _read_raw_lines(replica: Replica | None, line_filter: LineFilter) -> Iterator[bytes]:
     """Read lines from the replicas' store, or from the ledgers on this machine if there's no store."""
     if replica is not None:
-        return replica.database.lines(line_filter.since, line_filter.project)
-    return (entry.raw for entry in store.read_entries([store.home()], line_filter))
+        return replica.database.read_lines(line_filter.since, line_filter.project)
+    return (entry.raw for entry in store.read_entries([store.get_ledgers_folder()], line_filter))
 
 
 def _filter_kind(raw_lines: Iterator[bytes], kind: str) -> Iterator[bytes]:

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.engine import lifecycle
-from judgekit.engine.admission import error_body, user_tokens
+from judgekit.engine.admission import build_error_body, open_user_tokens
 from judgekit.engine.app import JSON_MEDIA_TYPE
 from judgekit.engine.judges import Service
 from judgekit.engine.process import Log
@@ -117,7 +117,7 @@ class PatientProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - our message replaces uvicorn's
         """Refuse an invalid or oversized request head. Like every error, the response is JSON."""
-        body = error_body("input", _NO_REQUEST_MESSAGE, Exit.BAD_INPUT)
+        body = build_error_body("input", _NO_REQUEST_MESSAGE, Exit.BAD_INPUT)
         headers = [
             ("content-type", JSON_MEDIA_TYPE),
             ("content-length", str(len(body))),
@@ -203,13 +203,13 @@ def serve(
     url = _build_url(host, listener, encrypted=certificate is not None)
     start_message = f"judging at {url}: {models}"
     tls = {"ssl_certfile": certificate, "ssl_keyfile": key}
-    server = uvicorn.Server(lifecycle.settings(PatientProtocol, DRAIN_SECONDS, **tls))
+    server = uvicorn.Server(lifecycle.build_server_settings(PatientProtocol, DRAIN_SECONDS, **tls))
 
     async def run_server() -> None:
         """Serve until a signal arrives, then close the connections to models."""
         service = Service()
         logging.getLogger().addHandler(log)  # otherwise uvicorn's errors would go to stderr
-        tokens = replica or user_tokens()  # a replica reads the tokens from its store
+        tokens = replica or open_user_tokens()  # a replica reads the tokens from its store
         # `lifecycle.settings` has left the application empty.
         server.config.app = create_team_app(service, log, tokens, project)
         # If the preparation fails, the server starts anyway, and reports the failure to every client.
@@ -248,7 +248,7 @@ def _check_tls(host: str, certificate: Path | None, key: Path | None) -> None:
 
 def _require_token(replica: Replica | None) -> None:
     """Raise `ConfigError` if there's no token yet, because then nobody could use the server."""
-    tokens = user_tokens() if replica is None else replica.tokens
+    tokens = open_user_tokens() if replica is None else replica.tokens
     if not tokens.all():
         raise ConfigError(
             "there is no token yet; create one with: judgekit serve token create NAME"

@@ -21,7 +21,7 @@ from collections import deque
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from judgekit.judging.binomial import at_most
+from judgekit.judging.binomial import compute_lower_tail
 from judgekit.judging.evidence import FAILED
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Plan(NamedTuple):
         rows = set()
         for group in self.groups:
             for opinion in group.opinions:
-                if group.samples(opinion):
+                if group.is_in_sample(opinion):
                     rows.add(opinion.row_number)
         return frozenset(rows)
 
@@ -129,7 +129,7 @@ class Group(NamedTuple):
     is_separate: bool = False
     """Whether these are the acceptances that keep the promise by themselves."""
 
-    def samples(self, opinion: FirstOpinion) -> bool:
+    def is_in_sample(self, opinion: FirstOpinion) -> bool:
         """Whether an opinion's row is in the sample, because its random number is below the rate."""
         return opinion.sampling_draw < self.sampling_rate
 
@@ -248,8 +248,8 @@ class _Walk:
         counted: list[int] = []
         disagreements = 0
         queues = _Queues(group.opinions)
-        while (opinion := queues.next()) is not None:
-            if group.samples(opinion):
+        while (opinion := queues.take_next()) is not None:
+            if group.is_in_sample(opinion):
                 disagrees = self._disagrees(opinion)
                 # After a disagreement, the next opinion is less likely to come from the same queue.
                 queues.note(opinion.outcome, disagrees=disagrees)
@@ -289,7 +289,7 @@ class _Walk:
         sampled = []
         final = []
         for opinion in opinions:
-            if group.samples(opinion):
+            if group.is_in_sample(opinion):
                 sampled.append(opinion)
             elif self._lacks_strong_verdict(opinion):
                 final.append(opinion.row_number)
@@ -325,7 +325,7 @@ class _Queues:
         for outcome in self._queues:
             self._latest_disagreements[outcome] = deque(maxlen=_MAX_REMEMBERED_ROWS)
 
-    def next(self) -> FirstOpinion | None:
+    def take_next(self) -> FirstOpinion | None:
         """Take the next opinion from the queue with the lowest rate of recent disagreements.
 
         Returns None if all queues are empty.
@@ -370,7 +370,7 @@ def max_sampled_disagreements(budget: int, rate: float, level: float) -> int:
         # Suppose that one disagreement too many is outside the sample. The budget is proved if the sample
         # would then rarely have as few disagreements as `in_sample`.
         total = in_sample + budget + 1
-        probability = at_most(in_sample, total, rate)
+        probability = compute_lower_tail(in_sample, total, rate)
         return probability <= level
 
     # Double the number until it's too large, then bisect.
@@ -465,7 +465,7 @@ def _count_passed(
     queues = _Queues(pilot)
     passed = 0
     disagreements = 0
-    while (opinion := queues.next()) is not None:
+    while (opinion := queues.take_next()) is not None:
         strong = strong_verdicts.get(opinion.row_number, "undetermined")
         disagrees = not promise.holds_for(opinion.outcome, strong)
         queues.note(opinion.outcome, disagrees=disagrees)

@@ -24,11 +24,11 @@ from judgekit.errors import InputError
 from judgekit.evaluation.cases import ALL_TIERS, Case
 from judgekit.evaluation.likelihood import learn_likelihood
 from judgekit.evaluation.samples import Sample, Walked, find_common_ways, find_options, walk
-from judgekit.evaluation.tasks import choose_task, ranking_task, read_samples
+from judgekit.evaluation.tasks import build_ranking_task, choose_task, read_samples
 from judgekit.judging import calibration
 from judgekit.judging.binomial import count_labels_needed
 from judgekit.judging.calibration import CalibratedRule, Calibration, Promise, RefusedRule, bound
-from judgekit.judging.finality import FinalityRules, towards
+from judgekit.judging.finality import FinalityRules, measure_distance_towards
 from judgekit.judging.questions_hash import hash_questions
 from judgekit.judging.steps import EscalationRules
 from judgekit.judging.verdict import RubricRef
@@ -71,10 +71,10 @@ class Chain(NamedTuple):
 
     def margin(self, sample: Sample) -> float:
         if self.is_by_leaning:
-            return towards(self.outcome, sample.leanings[self.tier])
+            return measure_distance_towards(self.outcome, sample.leanings[self.tier])
         return sample.margin(self.standing_tier or self.tier) or 0.0
 
-    def margin_fields(self, value: float) -> dict[str, float | None]:
+    def build_margin_fields(self, value: float) -> dict[str, float | None]:
         """Build the fields for a gate with this least margin or leaning."""
         if self.is_by_leaning:
             return {"least_margin": 0.0, "leaning": value}
@@ -318,9 +318,9 @@ def _is_final_after(tiers: Sequence[TierName], sample: Sample, finality: Finalit
     margins = sample.margins
     leanings = sample.leanings
     for tier in tiers:
-        is_final_by_margin = finality.final(tier, outcomes, margins)
+        is_final_by_margin = finality.is_final(tier, outcomes, margins)
         # For decision models, gates use the leaning instead of the margin.
-        is_final_by_leaning = finality.decided(tier, leanings) is not None
+        is_final_by_leaning = finality.find_decided_outcome(tier, leanings) is not None
         if is_final_by_margin or is_final_by_leaning:
             return True
     return False
@@ -495,7 +495,7 @@ def _test_gate(
         "outcome": chain.outcome,
         "after": chain.preceding_outcome,
         "stands": chain.standing_tier,
-        **chain.margin_fields(least_margin),
+        **chain.build_margin_fields(least_margin),
         "labels": labels,
         "errors": errors,
         "gains": gains,
@@ -547,7 +547,7 @@ def _is_reference_wrong(member: Sample, reference: TierName | None) -> bool:
 # --- The results of rules on labelled cases
 
 
-def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.Measured:
+def measure_walks(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.Measured:
     """Count the cases that were decided, decided wrongly, or decided by a gate, and each tier's calls.
 
     `walks` are the replays of the cases, tier by tier.
@@ -577,23 +577,23 @@ def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> 
     if not any(case.subjects for case in cases):
         return []
 
-    task = ranking_task(rubric, mode)
+    task = build_ranking_task(rubric, mode)
     # A tier deviates in a case if another model answered than usual, or the answer was read in another way.
     # Such answers teach no gates.
     deviating_tiers_by_case = find_common_ways(cases).deviating_tiers_by_case
     ranked_cases = []
     for case, deviating_tiers in zip(cases, deviating_tiers_by_case, strict=True):
         _check_subjects(case)
-        ranked_cases.append(task.ranked_case(case, deviating_tiers))
+        ranked_cases.append(task.read_ranked_case(case, deviating_tiers))
     return ranked_cases
 
 
 def _check_subjects(case: Case) -> None:
     """Raise `InputError` if a case has fewer than two texts to compare."""
     if not case.subjects:
-        raise case.wrong("subjects: expected in all cases, or in none")
+        raise case.build_error("subjects: expected in all cases, or in none")
     if len(case.subjects) == 1:
-        raise case.wrong("subjects: expected at least two texts")
+        raise case.build_error("subjects: expected at least two texts")
 
 
 class Opinions(NamedTuple):
@@ -608,7 +608,7 @@ class Opinions(NamedTuple):
     judge: DocumentJudge | None = None
     unasked_reasons: Sequence[str] = ()
 
-    def with_course(self, rubric: Rubric, mode: ModeName) -> list[Case]:
+    def add_combined_result(self, rubric: Rubric, mode: ModeName) -> list[Case]:
         """Return the cases with the tiers' combined result added, as the answer of the judge `ALL_TIERS`.
 
         Cases that compare texts and cases with recorded answers are returned unchanged.
@@ -619,7 +619,7 @@ class Opinions(NamedTuple):
             return self.cases
 
         task = choose_task(rubric, mode)
-        rules = self.judge.settings.escalation_rules(task.name)
+        rules = self.judge.settings.build_escalation_rules(task.name)
         # A tier deviates in a case if another model answered than usual, or the answer was read in another
         # way. No gate makes such an answer final.
         deviating_tiers_by_case = find_common_ways(self.cases).deviating_tiers_by_case
@@ -734,8 +734,8 @@ def _describe_choice(
         "gates": choice.rules.gates,
         "not_promised": choice.rules.refused_gates,
         "cases": len(choice.without_gates),
-        "with_gates": measured(choice.with_gates, tiers),
-        "without": measured(choice.without_gates, tiers),
+        "with_gates": measure_walks(choice.with_gates, tiers),
+        "without": measure_walks(choice.without_gates, tiers),
         "likelihoods": choice.likelihoods,
         "saved": saved,
     }
@@ -887,4 +887,4 @@ def _hash_contents(learned: Calibration) -> str:
         learned.promise.model_dump(),
         [gate.model_dump() for gate in learned.gates],
     ]
-    return calibration.sha256(content)[:12]
+    return calibration.hash_json(content)[:12]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from judgekit.rubric.schema import Rubric
 
 
-def with_understood_labels(
+def translate_labels(
     cases: Sequence[Case], rubric: Rubric | None, mode: ModeName, left_out: LeftOut
 ) -> list[Case]:
     """Translate the cases' labels to winners, scores or outcomes.
@@ -35,14 +35,16 @@ def with_understood_labels(
 
     if labelled:
         raise labelled[0].label_error()
-    raise cases[0].wrong(f"label: expected a label in some case; left out: {left_out.describe()}")
+    raise cases[0].build_error(
+        f"label: expected a label in some case; left out: {left_out.describe()}"
+    )
 
 
 def _select_labelled(cases: Sequence[Case], mode: ModeName, left_out: LeftOut) -> list[Case]:
     """Select the cases that have a label. The others are counted in `left_out`."""
     labelled = []
     for case in cases:
-        if labels.is_no_label(case.right(mode)):
+        if labels.is_no_label(case.get_label(mode)):
             left_out.blank += 1
         else:
             labelled.append(case)
@@ -66,7 +68,7 @@ def _translate_labels(
     for case in labelled:
         label = meanings.translate(case, rubric, mode)
         if label is None:
-            left_out.add_unknown(case.right(mode))
+            left_out.add_unknown(case.get_label(mode))
         else:
             understood.append(case.model_copy(update={"label": label}))
     return understood
@@ -88,10 +90,10 @@ class _Meanings(NamedTuple):
         winner_counts = Counter[str]()
         most_texts = MIN_TEXTS
         for case in cases:
-            label = case.right(mode)
+            label = case.get_label(mode)
             if isinstance(label, list):  # candidate ids, which need no meaning
                 continue
-            key = labels.key_of(label)
+            key = labels.convert_to_key(label)
             if choose_task(rubric, mode, case).label_kind == "winner":
                 winner_counts[key] += 1
                 most_texts = max(most_texts, len(case.subjects))
@@ -106,16 +108,16 @@ class _Meanings(NamedTuple):
 
     def translate(self, case: Case, rubric: Rubric, mode: ModeName) -> Label | float | None:
         """Translate a case's label to a winner, score or outcome. Returns None if it isn't understood."""
-        label = case.right(mode)
+        label = case.get_label(mode)
         if isinstance(label, list):
             # Candidate ids need no translation. If the case has no candidates, a later check refuses them.
             return label
 
-        key = labels.key_of(label)
+        key = labels.convert_to_key(label)
         if choose_task(rubric, mode, case).label_kind == "winner":
             return self._translate_winner(key, case)
         if self.are_scores:
-            return labels.number_of(label)
+            return labels.parse_number(label)
         return self.outcomes.get(key)
 
     def _translate_winner(self, key: str, case: Case) -> str | None:

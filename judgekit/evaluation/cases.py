@@ -20,16 +20,16 @@ from pydantic import (
     model_validator,
 )
 
-from judgekit.config.yamlfile import Strict, problem_in
+from judgekit.config.yamlfile import Strict, explain_json_error
 from judgekit.errors import InputError
 from judgekit.evaluation import labels
 from judgekit.judging.calibration import MODEL_SEPARATOR
 from judgekit.judging.documents import LETTERS
 from judgekit.judging.score_source import ScoreSource
 from judgekit.providers.registry import UNKNOWN_FAMILY
-from judgekit.providers.replay import recorded_model
+from judgekit.providers.replay import build_recorded_model
 from judgekit.rubric.schema import Better, ByMode, CaseCandidate
-from judgekit.text import RepeatedKeyError, lines_of, refuse_repeated_keys, short_line
+from judgekit.text import RepeatedKeyError, refuse_repeated_keys, shorten_to_line, split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -119,7 +119,7 @@ class Recorded(Strict):
 
     @property
     def endpoint(self) -> Endpoint:
-        return recorded_model(self.model, self.family or UNKNOWN_FAMILY)
+        return build_recorded_model(self.model, self.family or UNKNOWN_FAMILY)
 
     @property
     def unanswered(self) -> str | None:
@@ -162,7 +162,7 @@ class Case(Strict):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if is_number:
             # `id_of` converts 17.0 to 17.
-            return str(labels.id_of(value))
+            return str(labels.read_id(value))
         return value
 
     @field_validator("label", mode="before")
@@ -199,17 +199,17 @@ class Case(Strict):
         if isinstance(self.label, float):
             return f"{self.label:g}"
         if isinstance(self.label, str):
-            return repr(short_line(self.label, _MAX_LABEL_CHARS))
-        return short_line(str(self.label), _MAX_LABEL_CHARS)
+            return repr(shorten_to_line(self.label, _MAX_LABEL_CHARS))
+        return shorten_to_line(str(self.label), _MAX_LABEL_CHARS)
 
-    def wrong(self, text: str) -> InputError:
+    def build_error(self, text: str) -> InputError:
         place = f"{self._place}: " if self._place else ""
         return InputError(f"{place}case {self.id}: {text}")
 
     def with_judges(self, judges: Mapping[str, Recorded] | Mapping[TierName, Recorded]) -> Case:
         return self.model_copy(update={"judges": {**self.judges, **judges}})
 
-    def texts(self, candidate: str | None = None) -> dict[str, str]:
+    def collect_texts(self, candidate: str | None = None) -> dict[str, str]:
         """Collect the case's texts for a person to read, by heading.
 
         If `candidate` is the id of a search result, the answer is this result's title and text. Empty texts
@@ -238,7 +238,7 @@ class Case(Strict):
         """A person's score, if the label is a number."""
         return self.label if isinstance(self.label, float) else None
 
-    def right(self, mode: ModeName) -> Label | float | None:
+    def get_label(self, mode: ModeName) -> Label | float | None:
         if not isinstance(self.label, ByMode):
             return self.label
         label: Label | float | None = getattr(self.label, mode)
@@ -274,7 +274,7 @@ def _refuse_repeated_keys(line: str, place: str) -> None:
 
 def _describe_problem(line: str, error: ValidationError) -> str:
     """Describe why a line is invalid. If it's because of the label, list the allowed labels."""
-    problem = problem_in(line, error)
+    problem = explain_json_error(line, error)
     is_in_label = problem.location[:1] == ("label",)
     # Only messages about a wrong value start like this, not those about a missing or unknown key.
     is_wrong_value = problem.text.startswith("expected")
@@ -284,7 +284,7 @@ def _describe_problem(line: str, error: ValidationError) -> str:
     allowed_labels = _guess_allowed_labels(line)
     # The line is valid JSON, because otherwise the problem wouldn't be in its label.
     label = json.dumps(json.loads(line)["label"], ensure_ascii=False)
-    return f"{problem.key} must be {allowed_labels}; got {short_line(label, _MAX_LABEL_CHARS)}"
+    return f"{problem.key} must be {allowed_labels}; got {shorten_to_line(label, _MAX_LABEL_CHARS)}"
 
 
 def _guess_allowed_labels(line: str) -> str:
@@ -301,7 +301,10 @@ def _refuse_winner_of_same_texts(case: Case, place: str) -> None:
     has_same_texts = bool(case.a) and case.a == case.b
     if not has_same_texts:
         return
-    winners = (labels.winner_of(case.right("strict")), labels.winner_of(case.right("lenient")))
+    winners = (
+        labels.find_winner(case.get_label("strict")),
+        labels.find_winner(case.get_label("lenient")),
+    )
     if "A" in winners or "B" in winners:
         raise InputError(f"{place}: a and b are the same text, which is always a tie; change one")
 
@@ -319,14 +322,16 @@ def _check_pair(case: Case, original_ids: set[str]) -> None:
     """Raise `InputError` unless `pair` is an original case's id in a variant, and empty in an original."""
     if case.variant == "original":
         if case.pair:
-            raise case.wrong("variant: expected swapped, rerun or injected, together with pair")
+            raise case.build_error(
+                "variant: expected swapped, rerun or injected, together with pair"
+            )
     elif case.pair not in original_ids:
-        raise case.wrong(
+        raise case.build_error(
             f"pair: expected the id of an original case of this file, got {case.pair!r}"
         )
 
 
-def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:
+def read_lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:
     """Yield (`path:number`, line) for each line that isn't blank.
 
     Raises `InputError` if the file can't be read or isn't UTF-8. If it can't be read, the message ends with
@@ -334,7 +339,7 @@ def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:
     """
     try:
         content = path.read_bytes()
-        for number, line in enumerate(lines_of(content.decode("utf-8-sig")), 1):
+        for number, line in enumerate(split_lines(content.decode("utf-8-sig")), 1):
             if line.strip():
                 yield f"{path}:{number}", line
     except UnicodeDecodeError as error:
@@ -365,7 +370,7 @@ class CollectionQuery(BaseModel, frozen=True):
         try:
             return cls.model_validate_json(line)
         except ValidationError as error:
-            raise InputError(f"{place}: {problem_in(line, error)}") from None
+            raise InputError(f"{place}: {explain_json_error(line, error)}") from None
 
 
 class CollectionDocument(CollectionQuery):
@@ -415,7 +420,7 @@ def _read_items(
     `remedy` for an unreadable file, and `item_kind` for an empty one.
     """
     items = {}  # by id
-    for place, line in lines(path, remedy):
+    for place, line in read_lines(path, remedy):
         item = read(line, place)
         if item.id in items:
             raise InputError(f"{place}: id: {item.id!r} is there twice; expected each id once")
@@ -430,7 +435,7 @@ def _read_grades(path: Path) -> dict[str, dict[str, int]]:
 
     Raises `InputError` if the file can't be read or is invalid.
     """
-    rows = lines(path, _EXPECTED_FILES)  # pairs of a place, such as `FILE:1`, and a line
+    rows = read_lines(path, _EXPECTED_FILES)  # pairs of a place, such as `FILE:1`, and a line
     header_place, header = next(rows, (f"{path}:1", ""))
     if tuple(header.split("\t")) != QRELS_HEADER:
         raise InputError(f"{header_place}: expected the header {_EXPECTED_COLUMNS}")
@@ -463,7 +468,7 @@ def _parse_grade(line: str, place: str) -> tuple[str, str, int]:
     is_whole_number = _WHOLE_NUMBER_PATTERN.match(grade) is not None
     if is_short and is_whole_number:
         return query_id, document_id, int(grade)
-    shown_grade = short_line(repr(grade), _MAX_LABEL_CHARS)
+    shown_grade = shorten_to_line(repr(grade), _MAX_LABEL_CHARS)
     expected = f"a whole number of at most {_MAX_GRADE_CHARS} characters"
     raise InputError(f"{place}: score: expected {expected}, got {shown_grade}")
 

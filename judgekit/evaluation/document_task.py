@@ -18,7 +18,7 @@ from judgekit.evaluation.task import (
     gives_decisions,
 )
 from judgekit.judging import jury, service
-from judgekit.judging.documents import Document, TaskDescription, file_of
+from judgekit.judging.documents import Document, TaskDescription, make_file
 from judgekit.judging.evidence import measure_margin, read_document
 from judgekit.judging.jury import Opinion
 from judgekit.judging.score_source import score_source
@@ -55,23 +55,23 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
     label_kind = "outcome"
     trials_at_once = service.DEFAULT_CONCURRENCY
 
-    def configured_judge(
+    def build_configured_judge(
         self, gateway: Gateway, loaded: LoadedRubric, project: Path | None, request: JudgeRequest
     ) -> DocumentJudge:
         """Build the judge that the project configures. It may run on a team's server."""
         del loaded  # not needed, because the request names the rubric
-        judge, _ = service.document_judge(gateway, project, request)
+        judge, _ = service.build_document_judge(gateway, project, request)
         return judge
 
     def judge(self, judge: DocumentJudge) -> DocumentJudge:
         return judge
 
-    def subject(self, case: Case, inputs: NamedInputs | None) -> Document:
+    def build_subject(self, case: Case, inputs: NamedInputs | None) -> Document:
         """Build the document from the case's text, its other files and its task."""
         judged_path = case.path or "text"
         # The judged file comes first.
         texts_by_path = {judged_path: read_text(case, inputs), **case.files}
-        files = tuple(file_of(path, text) for path, text in texts_by_path.items())
+        files = tuple(make_file(path, text) for path, text in texts_by_path.items())
 
         task = TaskDescription(case.description, case.acceptance, case.reference)
         name = case.path or case.id
@@ -99,7 +99,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
             return {}
         return {"scores": opinion.scores, "read": score_source(turn.endpoint, opinion)}
 
-    def evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
+    def read_evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
         """Convert a recorded opinion to the same evidence that live judging would give."""
         has_only_decision_models = gives_decisions(recorded)
         saw_whole_text = not recorded.cut
@@ -141,7 +141,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         fits_rubric = scores.keys() == dimensions.keys()
         if not fits_rubric:
             expected = ", ".join(dimensions)
-            raise case.wrong(f"scores: expected {expected}, got {', '.join(scores)}")
+            raise case.build_error(f"scores: expected {expected}, got {', '.join(scores)}")
         return scores
 
     def _read_reply(self, reply: str) -> dict[str, float] | None:
@@ -193,7 +193,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         is_on_scale = scale.min <= case.score <= scale.max
         if not is_on_scale:
             expected = f"a number from {scale.min} to {scale.max}, as on the rubric's scale"
-            raise case.wrong(f"label: expected {expected}, got {case.score:g}")
+            raise case.build_error(f"label: expected {expected}, got {case.score:g}")
 
     def read_ratings(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
         """Return a document's scores by dimension, and under `DISTANCE_KEY` their distance from acceptance.
@@ -241,8 +241,8 @@ def read_text(case: Case, inputs: NamedInputs | None) -> str:
         return case.text
     if case.path is None or inputs is None:
         # A case with recorded answers would need no text.
-        raise case.wrong("expected text, a path, or what judges said")
+        raise case.build_error("expected text, a path, or what judges said")
     try:
         return inputs.read(case.path)
     except InputError as error:
-        raise case.wrong(f"path: {error}") from None
+        raise case.build_error(f"path: {error}") from None

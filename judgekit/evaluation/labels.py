@@ -20,7 +20,7 @@ from judgekit.config import TIE
 from judgekit.errors import UsageError
 from judgekit.evaluation.stats import UNDECIDED
 from judgekit.judging.documents import LETTERS, MIN_TEXTS
-from judgekit.text import counted, short_line
+from judgekit.text import format_count, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -54,7 +54,7 @@ _MAX_EXACT_FLOAT = 2**53  # above it, floating-point numbers skip some integers
 _WHOLE_NUMBER_PATTERN = re.compile(r"(-?\d+)\.0+", re.ASCII)
 
 
-def plain(name: str) -> str:
+def normalise_name(name: str) -> str:
     """Normalise a name for comparison: case, blanks and punctuation don't matter."""
     return re.sub(r"[\W_]+", "", name.casefold())
 
@@ -92,7 +92,7 @@ _OUTCOME_BY_BINARY_DIGIT = {"0": "reject", "1": "accept"}
 # --- Ids
 
 
-def id_of(value: object) -> str | int | None:
+def read_id(value: object) -> str | int | None:
     """Read an id from a cell: a number, or text of up to `MAX_ID_CHARS`. Returns None otherwise."""
     if isinstance(value, bool):
         return None
@@ -116,7 +116,7 @@ def _read_float_id(number: float) -> str | int:
     return str(number)
 
 
-def id_key(row_id: str | int) -> str:
+def normalise_id(row_id: str | int) -> str:
     """Normalise an id for comparison, so that 17, "17", "17.0" and " 17" are equal, as are NFC and NFD."""
     text = unicodedata.normalize("NFC", " ".join(str(row_id).split()))
     whole = _WHOLE_NUMBER_PATTERN.fullmatch(text)
@@ -126,7 +126,7 @@ def id_key(row_id: str | int) -> str:
 # --- Labels and their readings
 
 
-def key_of(value: object) -> str:
+def convert_to_key(value: object) -> str:
     """Convert a label to a key for counting. For example, 1.0 and "1" both become "1".
 
     What a key means depends on all labels in the column, see `read_outcomes` and `read_winners`.
@@ -137,7 +137,7 @@ def key_of(value: object) -> str:
         return str(value).lower()
     if isinstance(value, list):
         value = _decode_one_hot(value)
-    number = number_of(value)
+    number = parse_number(value)
     if number is not None:
         return f"{number:g}"
     text = str(value).strip()
@@ -146,7 +146,7 @@ def key_of(value: object) -> str:
 
 def _decode_one_hot(values: list[Any]) -> object:
     """Decode a one-hot list to the winner's number, such as [0, 1] to 2. Format any other list as JSON."""
-    numbers = [number_of(value) for value in values]
+    numbers = [parse_number(value) for value in values]
     is_one_hot = numbers.count(1) == 1 and numbers.count(0) == len(numbers) - 1
     if is_one_hot:
         return numbers.index(1) + 1  # numbers start from 1
@@ -182,13 +182,13 @@ def _read_outcome(
     key: str, outcome_by_letter: Mapping[str, str], outcome_by_digit: Mapping[str, str]
 ) -> str | None:
     """Read a label as a word, a letter or a digit. Returns None if it isn't understood."""
-    outcome = _read_outcome_word(key) or outcome_by_letter.get(plain(key))
+    outcome = _read_outcome_word(key) or outcome_by_letter.get(normalise_name(key))
     return outcome or outcome_by_digit.get(key)
 
 
 def _read_outcome_word(key: str) -> str | None:
     """Return the outcome for a sign or word with a fixed meaning; None for any other label."""
-    return _OUTCOME_SIGNS.get(key) or _OUTCOME_WORDS.get(plain(key[:_NAME_CHARS]))
+    return _OUTCOME_SIGNS.get(key) or _OUTCOME_WORDS.get(normalise_name(key[:_NAME_CHARS]))
 
 
 def read_winners(counts: Mapping[str, int], text_count: int = MIN_TEXTS) -> dict[str, str]:
@@ -197,7 +197,7 @@ def read_winners(counts: Mapping[str, int], text_count: int = MIN_TEXTS) -> dict
     `counts` contains how often each label's key occurs. `text_count` is how many texts there are at least.
     Raises `UsageError` if the labels are ambiguous.
     """
-    numeric_keys = {key for key in counts if number_of(key) is not None}
+    numeric_keys = {key for key in counts if parse_number(key) is not None}
     numbers = {key: float(key) for key in numeric_keys}
     letter_by_word = _read_words(counts.keys() - numeric_keys)
     # The labels can show that there are more texts.
@@ -219,7 +219,7 @@ def _read_words(words: Iterable[str]) -> dict[str, str]:
         names_no_text = word.startswith(NOT_UNDERSTOOD_PREFIX)
         if word == BLANK_LABEL_KEY or names_no_text:
             continue
-        letter = winner_of(word)
+        letter = find_winner(word)
         if letter:
             letter_by_word[word] = letter
     return letter_by_word
@@ -344,7 +344,7 @@ def _describe_ambiguity(readings: Sequence[Mapping[str, str]]) -> str:
     """Describe ambiguous labels: up to two examples, and the possible meanings of the first one."""
     keys = sorted({key for reading in readings for key in reading})
     ambiguous_keys = [key for key in keys if _is_ambiguous(key, readings)]
-    shown_keys = [repr(short_line(key, _SHOWN_CHARS)) for key in ambiguous_keys[:2]]
+    shown_keys = [repr(shorten_to_line(key, _SHOWN_CHARS)) for key in ambiguous_keys[:2]]
     examples = " and ".join(shown_keys)
 
     first = ambiguous_keys[0]
@@ -374,7 +374,7 @@ def _leaves_many_unexplained(reading: Mapping[str, str], counts: Mapping[str, in
     return unexplained > max_ignored
 
 
-def number_of(value: object) -> float | None:
+def parse_number(value: object) -> float | None:
     """Convert a cell to a finite number. Returns None if that's impossible."""
     if isinstance(value, bool):
         return None  # `float` would convert True to 1.0
@@ -397,7 +397,7 @@ def are_scores(counts: Mapping[str, int]) -> bool:
 
     `counts` contains how often each label's key occurs.
     """
-    numeric_keys = [key for key in counts if number_of(key) is not None]
+    numeric_keys = [key for key in counts if parse_number(key) is not None]
     are_only_zero_and_one = all(key in _OUTCOME_BY_BINARY_DIGIT for key in numeric_keys)
     if are_only_zero_and_one:
         return False
@@ -414,7 +414,7 @@ def _are_nearly_digits(counts: Mapping[str, int]) -> bool:
     do_both_occur = all(counts.get(digit) for digit in _OUTCOME_BY_BINARY_DIGIT)
     if not do_both_occur:
         return False
-    number_count = sum(count for key, count in counts.items() if number_of(key) is not None)
+    number_count = sum(count for key, count in counts.items() if parse_number(key) is not None)
     digit_count = sum(counts[digit] for digit in _OUTCOME_BY_BINARY_DIGIT)
     other_count = number_count - digit_count
     max_other_count = number_count * _MAX_IGNORED_FRACTION
@@ -424,7 +424,7 @@ def _are_nearly_digits(counts: Mapping[str, int]) -> bool:
 # --- Winners
 
 
-def winner_of(
+def find_winner(
     value: object, text_count: int = len(LETTERS), named: Mapping[str, str | None] | None = None
 ) -> str | None:
     """Find the winner that a label names: a text's letter, "tie", or None if the label isn't understood.
@@ -438,13 +438,13 @@ def winner_of(
         return None
     if not isinstance(value, int | float | str):
         return None
-    number = number_of(value)
+    number = parse_number(value)
     if number is not None:
         return _find_letter_of_number(number, text_count)
 
     text = str(value)[:_ORDER_CHARS].strip()
     letter_by_name = {**_WINNER_WORDS, **(named or {})}
-    name = plain(text[:_NAME_CHARS])
+    name = normalise_name(text[:_NAME_CHARS])
     if name in letter_by_name:
         return letter_by_name[name]
 
@@ -478,7 +478,7 @@ def _find_letter_of_side(text: str, text_count: int) -> str | None:
     is_negative = text.strip().startswith("-")
     if is_negative:
         return None
-    match = _SIDE_PATTERN.fullmatch(plain(text))
+    match = _SIDE_PATTERN.fullmatch(normalise_name(text))
     if match is None:
         return None
 
@@ -500,7 +500,7 @@ def _read_ordered_names(
     """
     letters: list[str] = []
     for name in names:
-        letter = letter_by_name.get(plain(name[:_NAME_CHARS]))
+        letter = letter_by_name.get(normalise_name(name[:_NAME_CHARS]))
         letter = letter or _find_letter_of_side(name, text_count)
         if letter is None or letter == TIE:
             return None
@@ -536,7 +536,7 @@ def is_binary(labels: Iterable[str]) -> bool:
     return bool(words) and words <= {"accept", "reject"}
 
 
-def compared(pairs: Iterable[Pair], *, binary: bool) -> list[Pair]:
+def prepare_pairs(pairs: Iterable[Pair], *, binary: bool) -> list[Pair]:
     """Prepare labels and verdicts for comparison: if labels are binary, an improve counts as a reject."""
     if not binary:
         return list(pairs)
@@ -545,7 +545,7 @@ def compared(pairs: Iterable[Pair], *, binary: bool) -> list[Pair]:
 
 def agrees(label: str, answer: str, *, binary: bool) -> bool:
     """Whether an answer agrees with a label. If labels are binary, an improve counts as a reject."""
-    return compared([(label, answer)], binary=binary) == [(label, label)]
+    return prepare_pairs([(label, answer)], binary=binary) == [(label, label)]
 
 
 @dataclass
@@ -566,7 +566,7 @@ class LeftOut:
     def add_unknown(self, value: object, count: int = 1) -> None:
         self.unknown += count
         if not self.example:
-            self.example = short_line(str(value), _SHOWN_CHARS)
+            self.example = shorten_to_line(str(value), _SHOWN_CHARS)
 
     def add_unasked(self, reasons: Sequence[str]) -> None:
         """Count a row for each reason why no model was asked."""
@@ -578,19 +578,21 @@ class LeftOut:
         """Describe all labels left out in one line. Returns "" if there are none."""
         reasons = []
         if self.blank:
-            reasons.append(counted(self.blank, "blank label", "blank labels"))
+            reasons.append(format_count(self.blank, "blank label", "blank labels"))
         if self.unknown:
-            counted_labels = counted(self.unknown, "label that is", "labels that are")
+            counted_labels = format_count(self.unknown, "label that is", "labels that are")
             reasons.append(f"{counted_labels} not understood, such as {self.example!r}")
         if self.texts:
-            reasons.append(counted(self.texts, "row with a blank text", "rows with a blank text"))
+            reasons.append(
+                format_count(self.texts, "row with a blank text", "rows with a blank text")
+            )
         if self.unasked:
-            counted_labels = counted(self.unasked, "row that cannot", "rows that cannot")
+            counted_labels = format_count(self.unasked, "row that cannot", "rows that cannot")
             reasons.append(f"{counted_labels} be judged ({self.why})")
         return ", ".join(reasons)
 
 
-def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
+def count_agreements(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
     """Count the labels that agree with their verdict, and all labels compared. Also returns those left out.
 
     `pairs` contains the number of rows with each label key (see `key_of`) and verdict. Raises `UsageError` if

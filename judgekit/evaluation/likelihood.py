@@ -33,7 +33,7 @@ class _Logistic(NamedTuple):
     slope: float
     offset: float
 
-    def at(self, leaning: float) -> float:
+    def compute_probability(self, leaning: float) -> float:
         """Compute the probability of an acceptance at a leaning."""
         exponent = self.slope * leaning + self.offset
         exponent = max(-30.0, min(30.0, exponent))
@@ -60,7 +60,7 @@ class _Steps(NamedTuple):
     leanings: list[float]
     fractions: list[float]
 
-    def at(self, leaning: float) -> float:
+    def compute_probability(self, leaning: float) -> float:
         """Return the fraction of acceptances on a leaning's step."""
         step = max(0, bisect.bisect_right(self.leanings, leaning) - 1)
         return _clamp(self.fractions[step])
@@ -94,7 +94,7 @@ def _sample_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, floa
         index = round((len(ordered) - 1) / _SEGMENTS * segment)
         leaning, _ = ordered[index]
         leanings.add(leaning)
-    return [(leaning, round(curve.at(leaning), 4)) for leaning in sorted(leanings)]
+    return [(leaning, round(curve.compute_probability(leaning), 4)) for leaning in sorted(leanings)]
 
 
 def _sample_steps(steps: _Steps) -> list[tuple[float, float]]:
@@ -118,7 +118,7 @@ def _measure_loss(fit: Callable[[Labelled], _Logistic | _Steps], labelled: Label
 
         curve = fit(training_labels)
         for leaning, is_accepted in test_labels:
-            accept_probability = curve.at(leaning)
+            accept_probability = curve.compute_probability(leaning)
             label_probability = accept_probability if is_accepted else 1 - accept_probability
             losses.append(-log(label_probability))
     return fsum(losses) / len(losses)
@@ -165,7 +165,7 @@ def _sum_derivatives(
     by_slope_and_offset = 0.0
     by_offset_twice = _EPSILON
     for leaning, is_accepted in labelled:
-        probability = curve.at(leaning)
+        probability = curve.compute_probability(leaning)
         error = probability - targets[is_accepted]
         weight = probability * (1 - probability)
         by_slope += error * leaning

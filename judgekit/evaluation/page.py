@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from judgekit.text import short_line, visible
+from judgekit.text import remove_invisible, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -62,9 +62,9 @@ class Difference(Figure):
     @property
     def text(self) -> str:
         if self.interval is None:
-            return f"{points(self.value)} points"
-        low, high = map(points, self.interval.bounds)
-        return f"{points(self.value)} points [{low}, {high}]"
+            return f"{format_points(self.value)} points"
+        low, high = map(format_points, self.interval.bounds)
+        return f"{format_points(self.value)} points [{low}, {high}]"
 
     @property
     def ends(self) -> Sequence[str]:
@@ -77,7 +77,7 @@ def _choose_reach(farthest: float) -> float:
     return next((reach for reach in _REACHES if reach >= farthest), longest)
 
 
-def points(share: float) -> str:
+def format_points(share: float) -> str:
     """Format a difference in percentage points with its sign."""
     return f"{100 * share:+.1f}"
 
@@ -155,7 +155,7 @@ def format_cell(value: str | float | Cell | None) -> str:
     return "-" if value is None else str(value)
 
 
-def shares(corner: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
+def build_share_table(corner: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
     """Build a table of counts, shading each cell by its fraction of the row's total.
 
     `corner` is the heading above the row names. The columns are all words that are counted in any row.
@@ -196,7 +196,7 @@ class Foot(NamedTuple):
     versions: Sequence[str] = ()
 
 
-def page(
+def render_page(
     title: str,
     about: str,
     sections: Sequence[Section],
@@ -211,14 +211,14 @@ def page(
     """
     template = _load_templates().get_template("page.html.jinja")
     html = template.render(
-        title=short_line(title, _MAX_NAME_CHARS),
+        title=shorten_to_line(title, _MAX_NAME_CHARS),
         headline=headline,
         about=about,
         sections=sections,
         rows=rows,
         foot=foot,
     )
-    html = visible(html) + "\n"
+    html = remove_invisible(html) + "\n"
     return html if rows is None else _insert_rows(html, rows)
 
 
@@ -230,7 +230,7 @@ def _insert_rows(html: str, rows: ShownRows) -> str:
     return f"{before}{opening_tag}{rows.data}</script>{after}"
 
 
-def snippet(row: RowView) -> str:
+def get_snippet(row: RowView) -> str:
     """Return the beginning of a row's first text for the list of rows. Without texts, use the reasoning."""
     if row.get("texts"):
         _name, parts = row["texts"][0]
@@ -247,7 +247,7 @@ def cell_of(row: RowView, key: str) -> str:
     if kind == "said":
         return _find_answer(row, int(number))
     if kind == "text":
-        return snippet(row)
+        return get_snippet(row)
 
     value = row.get(kind, "")
     if isinstance(value, list):
@@ -263,7 +263,7 @@ def _find_answer(row: RowView, judge_number: int) -> str:
     return str(judged[judge_number]["said"])
 
 
-def plain(template: Path, **values: object) -> str:
+def render_plain_text(template: Path, **values: object) -> str:
     """Render a plain-text template with values that need no escaping."""
     templates = _load_templates().overlay(autoescape=False)
     return templates.from_string(template.read_text(encoding="utf-8")).render(**values)

@@ -13,14 +13,14 @@ from judgekit.evaluation.page import (
     Foot,
     Section,
     Table,
+    build_share_table,
     format_cell,
-    page,
-    shares,
+    render_page,
 )
-from judgekit.evaluation.row_views import Column, RowList, drop_empty, scores_text, shown_text
+from judgekit.evaluation.row_views import Column, RowList, clean_text, drop_empty, format_scores
 from judgekit.ledger import kpi
 from judgekit.ledger.rates import Interval
-from judgekit.text import counted, short_line
+from judgekit.text import format_count, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,17 +43,19 @@ _TEXTS: dict[str, str] = _PAGE_TEXTS_TABLE["texts"]
 _EXPLANATIONS: dict[str, str] = _PAGE_TEXTS_TABLE["figures"]
 
 
-def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot = NO_FOOT) -> str:
+def render_judging_page(
+    report: JudgingReport, cases: Sequence[Case] = (), foot: Foot = NO_FOOT
+) -> str:
     """Render the page that compares judges on labelled cases. `cases` contains the texts to show."""
     judges = report.judges
     rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
-    about = f"{counted(report.items, 'labelled item', 'labelled items')}{rubric}."
+    about = f"{format_count(report.items, 'labelled item', 'labelled items')}{rubric}."
     sections = [
         *_build_figure_sections(report),
         *_build_reliability_sections(judges),
         *_build_answer_sections(judges),
     ]
-    return page(
+    return render_page(
         f"Judges on {report.file}",
         about,
         sections,
@@ -65,7 +67,7 @@ def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot =
 
 def _build_figure_sections(report: JudgingReport) -> list[Section]:
     """Build a section with a table of all figures, then a section for each figure with its drawings."""
-    table = judges_table(report)
+    table = build_judges_table(report)
     sections = [Section("Judges", [table, *_explain_figures(table, report)])]
     for name, intervals in _collect_intervals(report.judges).items():
         drawings = _build_figures(report.judges, intervals)
@@ -115,7 +117,7 @@ def _describe_judges(judges: Sequence[JudgeReport]) -> str:
     text = _format_accuracy(best_accuracy)
     if len(judges) == 1:
         return f"accuracy {text}"
-    return f"most accurate: {short_line(best_title, _NAME_CHARS)}, {text}"
+    return f"most accurate: {shorten_to_line(best_title, _NAME_CHARS)}, {text}"
 
 
 def _format_accuracy(accuracy: Interval) -> str:
@@ -144,7 +146,7 @@ def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
     for outcome in report.outcomes:
         case, candidate = _find_case(outcome.id, case_by_id)
         view = drop_empty(
-            id=shown_text(outcome.id),
+            id=clean_text(outcome.id),
             label=format_cell(outcome.label),
             texts=_list_texts(case, candidate),
         )
@@ -159,7 +161,7 @@ def _list_columns(judges: Sequence[JudgeReport]) -> list[Column]:
     """List the columns: the item, each judge's answer, the label, if the judges agree, and the text."""
     columns = [Column("item", "id")]
     for judge_number, judge in enumerate(judges):
-        title = short_line(judge.title, _NAME_CHARS)
+        title = shorten_to_line(judge.title, _NAME_CHARS)
         columns.append(Column(title, f"said {judge_number}"))
     columns.append(Column("label", "label"))
     columns.append(Column("judges", "flags"))
@@ -181,9 +183,9 @@ def _list_texts(case: Case | None, candidate: str | None) -> list[list[Any]]:
     if case is None:
         return []
     named_texts = []
-    for name, text in case.texts(candidate).items():
+    for name, text in case.collect_texts(candidate).items():
         # The page expects a text in segments, every other one a quote. Here, nothing is quoted.
-        segments = [shown_text(text)]
+        segments = [clean_text(text)]
         named_texts.append([name, segments])
     return named_texts
 
@@ -191,8 +193,8 @@ def _list_texts(case: Case | None, candidate: str | None) -> list[list[Any]]:
 def _describe_answer(outcome: Outcome, judge: JudgeReport, case: Case | None) -> RowView:
     """Describe a judge's answer about an item, with the recorded scores, or why there's no answer."""
     answer = outcome.said.get(judge.judge)
-    said = "" if answer is None else shown_text(format_cell(answer))
-    view = {"by": shown_text(judge.title), "said": said}
+    said = "" if answer is None else clean_text(format_cell(answer))
+    view = {"by": clean_text(judge.title), "said": said}
 
     recorded = case.judges.get(judge.judge) if case else None
     if recorded is None:
@@ -201,8 +203,8 @@ def _describe_answer(outcome: Outcome, judge: JudgeReport, case: Case | None) ->
     error = ""
     if answer is None:
         error = recorded.failure or "unreadable"
-    scores = scores_text(recorded.scores or {})
-    details = drop_empty(scores=scores, error=shown_text(error))
+    scores = format_scores(recorded.scores or {})
+    details = drop_empty(scores=scores, error=clean_text(error))
     return {**view, **details}
 
 
@@ -212,7 +214,7 @@ def _build_confusion_section(judge: JudgeReport) -> Section:
     for pair in judge.confusion:
         counts.setdefault(pair.label, {})[pair.said] = pair.count
     title = f"{judge.title}: labels and answers"
-    return Section(title, [shares("labelled", counts)])
+    return Section(title, [build_share_table("labelled", counts)])
 
 
 def _draw_reliability(title: str, probabilities: Probabilities) -> Chart:
@@ -271,7 +273,7 @@ def _map_intervals(judge: JudgeReport) -> dict[str, Interval | None]:
     }
 
 
-def judges_table(report: JudgingReport) -> Table:
+def build_judges_table(report: JudgingReport) -> Table:
     """Build a table with a row for each judge: its figures, calls and cost per case, and median latency."""
     figures = _collect_intervals(report.judges)
     rows = []
@@ -297,7 +299,7 @@ def _build_judge_row(judge: JudgeReport, intervals: Sequence[Interval | None]) -
     return [name, *cells, cost.calls, usd, milliseconds]
 
 
-def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
+def build_outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
     """Build a table of the judges' answers about each item. If `disputed`, omit items on which they agree."""
     titles = [judge.title for judge in report.judges]
     rows = []
@@ -325,17 +327,17 @@ def _build_figures(
     return figures
 
 
-def kpi_page(evidence: Evidence, foot: Foot = NO_FOOT) -> str:
+def render_kpi_page(evidence: Evidence, foot: Foot = NO_FOOT) -> str:
     """Render the page about the gate's KPIs, for all verdicts, by day, by rubric and by model."""
     sections = [
         Section("All verdicts", [_build_kpi_table(evidence)]),
-        Section(_TEXTS["days"], [kpi_charts(evidence)]),
+        Section(_TEXTS["days"], [draw_kpi_charts(evidence)]),
         *_build_part_sections(evidence),
     ]
     labelled = sum(evidence.has_clear_label(verdict) for verdict in evidence.verdicts)
     about = _TEXTS["kpis"].format(verdicts=len(evidence.verdicts), labelled=labelled)
     headline = _describe_kpis(kpi.measure_kpis(evidence))
-    return page("The gate's KPIs", about, sections, headline=headline, foot=foot)
+    return render_page("The gate's KPIs", about, sections, headline=headline, foot=foot)
 
 
 def _build_part_sections(evidence: Evidence) -> list[Section]:
@@ -365,12 +367,12 @@ def _build_kpi_table(evidence: Evidence) -> Table:
     for measure in [*kpi.measure_kpis(evidence), *kpi.measure_reliance(evidence)]:
         limit = measure.limit
         span = limit.range_text(measure.interval) if measure.interval else None
-        value = None if measure.value is None else limit.text(measure.value)
+        value = None if measure.value is None else limit.format_value(measure.value)
         rows.append([limit.title, value, span, measure.sample_size, str(limit), measure.state])
     return Table(["KPI", "value", "95% interval", "out of", "limit", "state"], rows)
 
 
-def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
+def measure_kpis_by_day(evidence: Evidence) -> dict[date, list[Kpi]]:
     """Measure the KPIs for each day, over the seven days that end with it.
 
     The days are in UTC, from the day of the first verdict to the day of the latest.
@@ -394,9 +396,9 @@ def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
     return days
 
 
-def kpi_charts(evidence: Evidence) -> list[Chart]:
+def draw_kpi_charts(evidence: Evidence) -> list[Chart]:
     """Draw a chart of each KPI by day. The axis is labelled with the first and last day."""
-    measures_by_day = kpi_days(evidence)
+    measures_by_day = measure_kpis_by_day(evidence)
     ends = _label_ends([str(day) for day in measures_by_day])
     # Each day's measures are in the order of `LIMITS`, without the KPIs of reliance.
     names = [name for name in kpi.LIMITS if name not in kpi.RELIANCE_KPIS]
@@ -426,7 +428,7 @@ def _draw_kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) ->
     guides = _list_guides(limit, top)
     note = ""
     if kpis and kpis[-1].value is not None:
-        note = f"last {limit.text(kpis[-1].value)}"
+        note = f"last {limit.format_value(kpis[-1].value)}"
     return Chart(limit.title, points, ends, guides, note=note)
 
 
@@ -468,5 +470,5 @@ def _list_guides(limit: Limit, top: float) -> list[tuple[float, str]]:
     guides = []
     for edge in (limit.low, limit.high):
         if edge is not None:
-            guides.append((edge / top, limit.text(edge)))
+            guides.append((edge / top, limit.format_value(edge)))
     return guides

@@ -9,13 +9,13 @@ from judgekit.evaluation.samples import (
     WHOLE_CASE_KEY,
     Sample,
     answers_by_tier,
+    drop_margins,
     find_cut_tiers,
-    without_margins,
 )
 from judgekit.evaluation.task import CaseTask, RecordedAnswer, Tried
 from judgekit.judging import jury
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.documents import ComparisonInput, file_of
+from judgekit.judging.documents import ComparisonInput, make_file
 from judgekit.judging.evidence import read_pair
 from judgekit.judging.jury import ORDERS, TierVote, Vote
 from judgekit.judging.score_source import score_source
@@ -47,11 +47,11 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
     def judge(self, judge: DocumentJudge) -> PairJudge:
         return judge.as_judge(PairJudge)
 
-    def subject(self, case: Case, inputs: NamedInputs | None) -> ComparisonInput:
+    def build_subject(self, case: Case, inputs: NamedInputs | None) -> ComparisonInput:
         del inputs
         if not (case.a and case.b):
-            raise case.wrong("expected the texts a and b, or what judges said")
-        return ComparisonInput(case.prompt, (file_of("A", case.a), file_of("B", case.b)))
+            raise case.build_error("expected the texts a and b, or what judges said")
+        return ComparisonInput(case.prompt, (make_file("A", case.a), make_file("B", case.b)))
 
     def read_turn(self, case: Case, turn: ModelTurn[Vote]) -> RecordedAnswer:
         """Turn a model's answers for both orders of the texts into a record, or {} if they're unreadable."""
@@ -73,7 +73,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         preferences = {"A": max(vote.lean, 0.0), "B": max(-vote.lean, 0.0)}
         return {"probabilities": preferences, "read": source}
 
-    def answered_calls(self, turn: ModelTurn[Vote]) -> Sequence[Answer[Any]]:
+    def list_answered_calls(self, turn: ModelTurn[Vote]) -> Sequence[Answer[Any]]:
         return turn.call_answers
 
     def count_calls(self, turn: ModelTurn[Vote], settings: JudgeSettings) -> int:
@@ -93,7 +93,9 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         del case  # other tasks use it
         return _PAIR_WORDS
 
-    def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
+    def build_samples(
+        self, case: Case, deviating_tiers: Collection[TierName] = ()
+    ) -> Iterator[Sample]:
         """Yield the pair as a sample. Its label says if the tiers' favourite really is better.
 
         The opinions of `deviating_tiers` get no margins, so that no gate is learned from them.
@@ -102,7 +104,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         for tier, answer in answers_by_tier(case).items():
             votes[tier] = _read_tier_vote(case, answer)
         evidence = read_pair(votes, cut=find_cut_tiers(case))
-        favourite = jury.favourite(votes)
+        favourite = jury.find_favourite(votes)
 
         # In lenient mode, missing a winner is the costly error. So a tie after another tier's win doesn't
         # count as right, and a calibration may keep the win in spite of the tie.
@@ -110,7 +112,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         yield Sample(
             id=case.id,
             label=self._compare_label(favourite, case),
-            opinions=without_margins(evidence, deviating_tiers),
+            opinions=drop_margins(evidence, deviating_tiers),
             right_tie_tiers=_find_ties(evidence, until_win=is_lenient),
             can_win_stand=is_lenient,
         )
@@ -120,7 +122,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
 
         A case that's labelled as a tie is "improve".
         """
-        label = self.labels(case)[WHOLE_CASE_KEY]
+        label = self.read_labels(case)[WHOLE_CASE_KEY]
         if label == TIE:
             return "improve"
         return "accept" if label == favourite else "reject"
@@ -169,7 +171,7 @@ def _read_vote(case: Case, recorded: Recorded) -> Vote | None:
 
     if recorded.failure is not None:
         return None
-    raise case.wrong(f"expected orders or a choice of {', '.join(_PAIR_WORDS)}")
+    raise case.build_error(f"expected orders or a choice of {', '.join(_PAIR_WORDS)}")
 
 
 def _read_probabilities(case: Case, probabilities: Mapping[str, float]) -> Vote:
@@ -180,8 +182,8 @@ def _read_probabilities(case: Case, probabilities: Mapping[str, float]) -> Vote:
     has_both_letters = sorted(probabilities) == sorted(jury.WINS)
     if not has_both_letters:
         shown_letters = ", ".join(sorted(probabilities)) or "nothing"
-        raise case.wrong(f"probabilities: expected A and B, got {shown_letters}")
+        raise case.build_error(f"probabilities: expected A and B, got {shown_letters}")
 
     lean = probabilities["A"] - probabilities["B"]
     weight = 1.0 if lean == 0 else abs(lean)  # A tie has no difference, but it's a full vote.
-    return Vote(jury.word_of(lean), share=weight)
+    return Vote(jury.get_favoured_text(lean), share=weight)

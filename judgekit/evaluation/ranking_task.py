@@ -16,7 +16,7 @@ from judgekit.evaluation.samples import (
     find_cut_tiers,
 )
 from judgekit.evaluation.task import CaseTask, RecordedAnswer, Tried
-from judgekit.judging.documents import ComparisonInput, file_of
+from judgekit.judging.documents import ComparisonInput, make_file
 from judgekit.judging.escalation import decide
 from judgekit.judging.evidence import read_ranking
 from judgekit.judging.finality import FinalityRules
@@ -55,9 +55,9 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
     def judge(self, judge: DocumentJudge) -> RankingJudge:
         return judge.as_judge(RankingJudge)
 
-    def subject(self, case: Case, inputs: NamedInputs | None) -> ComparisonInput:
+    def build_subject(self, case: Case, inputs: NamedInputs | None) -> ComparisonInput:
         del inputs
-        return ComparisonInput(case.prompt, tuple(map(file_of, case.letters, case.subjects)))
+        return ComparisonInput(case.prompt, tuple(map(make_file, case.letters, case.subjects)))
 
     async def ask_tiers(
         self,
@@ -75,7 +75,7 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         ranking_judge = judge.as_judge(RankingJudge)
         tiers_with_shortened_texts = []
         for tier, models in judge.models_by_tier.items():
-            usual_question = ranking_judge.question(tier, state)
+            usual_question = ranking_judge.build_question(tier, state)
             question = replace(usual_question, letters=all_letters)
 
             calls = [partial(question.ask, endpoint, state.session) for endpoint in models]
@@ -106,7 +106,7 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         source = sources.pop() if has_one_source else "partly"
         return {"points": points, "read": source}
 
-    def answered_calls(self, turn: ModelTurn[dict[str, Opinion]]) -> Sequence[Answer[Any]]:
+    def list_answered_calls(self, turn: ModelTurn[dict[str, Opinion]]) -> Sequence[Answer[Any]]:
         return turn.call_answers
 
     def count_calls(self, turn: ModelTurn[dict[str, Opinion]], settings: JudgeSettings) -> int:
@@ -136,7 +136,9 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
     def label_words(self, case: Case) -> Sequence[str]:
         return (*case.letters, TIE)
 
-    def ranked_case(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> RankedCase:
+    def read_ranked_case(
+        self, case: Case, deviating_tiers: Collection[TierName] = ()
+    ) -> RankedCase:
         """Read a case's scores by tier. No gate is learned from the leads of `deviating_tiers`."""
         scores_by_tier = {}
         for tier, recorded in answers_by_tier(case).items():
@@ -146,12 +148,14 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
             rubric=self.rubric,
             mode=self.mode,
             scores_by_tier=scores_by_tier,
-            labelled_winner=self.labels(case)[WHOLE_CASE_KEY],
+            labelled_winner=self.read_labels(case)[WHOLE_CASE_KEY],
             deviating_tiers=frozenset(deviating_tiers),
         )
 
-    def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
-        yield self.ranked_case(case, deviating_tiers).sample()
+    def build_samples(
+        self, case: Case, deviating_tiers: Collection[TierName] = ()
+    ) -> Iterator[Sample]:
+        yield self.read_ranked_case(case, deviating_tiers).sample()
 
     def compare_with_label(self, case: Case, record: Comparison) -> Iterator[Tried]:
         why = record.degraded or record.reasoning
@@ -175,7 +179,7 @@ class Turn(NamedTuple):
         return self.evidence.standing.ranked_letters[0] if self.evidence.standing else None
 
 
-def ranking_rules(
+def build_ranking_rules(
     letters: Sequence[str],
     scores_by_tier: Mapping[TierName, MeansByVoter],
     mode: ModeName,
@@ -246,11 +250,11 @@ class RankedCase(NamedTuple):
     labelled_winner: str
     deviating_tiers: frozenset[TierName] = frozenset()
 
-    def turns(self, finality: FinalityRules | None) -> list[Turn]:
+    def replay_turns(self, finality: FinalityRules | None) -> list[Turn]:
         """Replay the ranking, and return all tiers' turns."""
         return walk_ranking(
             self.scores_by_tier,
-            ranking_rules(self.case.letters, self.scores_by_tier, self.mode, finality),
+            build_ranking_rules(self.case.letters, self.scores_by_tier, self.mode, finality),
             usual_margins(self.rubric),
             cut=find_cut_tiers(self.case),
             deviating_tiers=self.deviating_tiers,
@@ -258,7 +262,7 @@ class RankedCase(NamedTuple):
 
     def walk(self, finality: FinalityRules | None) -> Walked:
         """Replay the ranking, and compare its winner with the text that the label names as best."""
-        turns = self.turns(finality)
+        turns = self.replay_turns(finality)
         calls = {turn.ranked_tier.tier: turn.call_count for turn in turns}
 
         last_turn = turns[-1]
@@ -283,7 +287,7 @@ class RankedCase(NamedTuple):
         wrong_tiers = set()
         # Replay with a calibration that has no gates. Without any, the first tier could end the ranking.
         no_gates = FinalityRules()
-        for turn in self.turns(no_gates):
+        for turn in self.replay_turns(no_gates):
             tier = turn.ranked_tier.tier
             opinions[tier] = _read_opinion(turn)
             if self._sees_tie(turn.evidence):
@@ -334,7 +338,9 @@ def read_points(case: Case, recorded: Recorded) -> MeansByVoter:
     for juror in recorded.jurors:
         has_failed = juror.failure is not None
         if not has_failed and not _has_valid_points(juror, case):
-            raise case.wrong(f"expected points for {', '.join(case.letters)}, what each was given")
+            raise case.build_error(
+                f"expected points for {', '.join(case.letters)}, what each was given"
+            )
 
         # The same model can appear more than once in a jury, so add its scores to any earlier ones.
         voter = Voter(juror.model, juror.endpoint.family)

@@ -12,7 +12,7 @@ from judgekit.errors import InputError
 from judgekit.evaluation import stats
 from judgekit.evaluation.cases import ALL_TIERS
 from judgekit.evaluation.document_task import DISTANCE_KEY
-from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
+from judgekit.evaluation.labels import LeftOut, agrees, is_binary, prepare_pairs
 from judgekit.evaluation.samples import WHOLE_CASE_KEY
 from judgekit.evaluation.tasks import choose_task
 from judgekit.judging.finality import MARGIN_DECIMALS
@@ -341,7 +341,7 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
     ]
 
     has_binary_labels = is_binary(item.label for item in labelled_with_words)
-    pairs = compared(answered, binary=has_binary_labels)
+    pairs = prepare_pairs(answered, binary=has_binary_labels)
     kappa, weighted_kappa = stats.kappas(pairs)
 
     # With binary labels, an improve counts as a reject. The report says so if there's an improve.
@@ -562,12 +562,14 @@ def _read_choice(case: Case, judge: str, recorded: Recorded) -> _Reading:
 
     Raises `InputError` if the label isn't a word, or if the judge's answer isn't a choice.
     """
-    label = case.right("strict")
+    label = case.get_label("strict")
     # A judge that failed made no choice, but that's no mistake in the file.
     is_choice_or_failure = recorded.choice is not None or recorded.failure is not None
     if isinstance(label, str) and is_choice_or_failure:
         return _Reading(labels={WHOLE_CASE_KEY: label}, answers={WHOLE_CASE_KEY: recorded.choice})
-    raise case.wrong(f"judges.{judge}: expected a choice; name the --rubric to read others by")
+    raise case.build_error(
+        f"judges.{judge}: expected a choice; name the --rubric to read others by"
+    )
 
 
 def _read_with_task(case: Case, recorded: Recorded, task: AnyTask) -> _Reading:
@@ -575,7 +577,7 @@ def _read_with_task(case: Case, recorded: Recorded, task: AnyTask) -> _Reading:
     ratings = task.read_ratings(case, recorded)
     if case.score is None:
         answers = task.read_answers(case, recorded)
-        return _Reading(labels=task.labels(case), answers=answers, rated_scores=ratings)
+        return _Reading(labels=task.read_labels(case), answers=answers, rated_scores=ratings)
 
     judge_score = task.read_score(case, recorded)
     answers = task.read_answers(case, recorded)
@@ -613,7 +615,7 @@ def _pair_with_originals(items: Sequence[Item], variant: Variant) -> list[stats.
 
 def _measure_flips(groups: Iterable[Sequence[str]]) -> Flips:
     """Measure how often two answers in the same group differ."""
-    measure = stats.disagreement([group for group in groups if len(group) > 1])
+    measure = stats.measure_disagreement([group for group in groups if len(group) > 1])
     return Flips(pairs=int(sum(measure.denominators)), rate=stats.interval(measure))
 
 

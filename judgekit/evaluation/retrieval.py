@@ -13,14 +13,20 @@ from judgekit.config.settings import RetrievalConfig
 from judgekit.environment import __version__
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import stats
-from judgekit.evaluation.stats import Measure, ReportPart, Resampling, intervals, mean
+from judgekit.evaluation.stats import (
+    Measure,
+    ReportPart,
+    Resampling,
+    intervals,
+    mean,
+)
 from judgekit.ledger.rates import Interval
 from judgekit.retrieval import bm25, index_file, parts, terms, update
 from judgekit.retrieval.compiled import Profile, Profiles
 from judgekit.retrieval.confidence import PROMPT_POOL, choose_shown, unfold_alike
 from judgekit.retrieval.index_file import Index
 from judgekit.retrieval.sources import Entry
-from judgekit.text import encodable
+from judgekit.text import replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,7 +55,7 @@ class SearchableCollection:
             )
         self._profile = profile
 
-        # `ranking` also returns weak matches, which the noise floor would remove.
+        # `rank_documents` also returns weak matches, which the noise floor would remove.
         self._profile_without_floor = copy(profile)
         self._profile_without_floor.noise_floor = 0.0
 
@@ -58,7 +64,7 @@ class SearchableCollection:
             for number, document in enumerate(documents, 1):
                 _add_document(writer, number, document, profile)
 
-    def ranking(self, text: str, depth: int) -> list[str]:
+    def rank_documents(self, text: str, depth: int) -> list[str]:
         """Return the ids of the `depth` best documents, including near duplicates and weak matches."""
         # Start with the ranking of a normal search, which only looks at a pool of documents.
         candidates = self._search_index(text, self._profile_without_floor, bm25.POOL)
@@ -71,7 +77,7 @@ class SearchableCollection:
         unique_ids = dict.fromkeys(candidate.id for candidate in unfold_alike(candidates))
         return list(unique_ids)[:depth]
 
-    def candidates(self, text: str, pool: int = bm25.POOL) -> list[Candidate]:
+    def find_candidates(self, text: str, pool: int = bm25.POOL) -> list[Candidate]:
         """Find candidates as the product does. The prompt hook has a smaller `pool` than a search."""
         return self._search_index(text, self._profile, pool)
 
@@ -120,7 +126,7 @@ def _add_document(
     category = next(iter(profile.categories))
     body = document.text[: profile.max_bytes]
     entry = Entry(document.id, document.title, category, body=body)
-    title = encodable(entry.title).replace("\0", " ")
+    title = replace_surrogates(entry.title).replace("\0", " ")
 
     language = update.detect_language(entry, profile)
     reading_languages = update.choose_reading_languages(language, profile)
@@ -250,7 +256,7 @@ class Seen(NamedTuple):
     other_scope_hits: Sequence[Candidate] | None
 
 
-def shown_by_hook(
+def split_by_injection(
     candidates: Sequence[Candidate],
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Split candidates into those that the hook injects by default, and those that it mentions."""
@@ -319,7 +325,7 @@ def measure_injection(seen: Sequence[Seen], grades: Grades) -> Injection:
     answerable_flags = []
     for result in seen:
         judgements = grades.get(result.query_id, {})
-        injected_hits, _ = shown_by_hook(result.candidates)
+        injected_hits, _ = split_by_injection(result.candidates)
         hit_counts.append(len(injected_hits))
         relevant_counts.append(_count_relevant_hits(injected_hits, judgements))
         # A query is answerable if any document is relevant, even if the hook doesn't find it.
@@ -363,7 +369,7 @@ def _measure_additions(
     has_injection = []
     has_mention = []
     for candidates in candidates_by_prompt:
-        injected, mentioned = shown_by_hook(candidates)
+        injected, mentioned = split_by_injection(candidates)
         has_injection.append(bool(injected))
         has_mention.append(bool(mentioned))
     # The report calls a mention a nudge.
@@ -390,7 +396,7 @@ def search(
     with _open_stores(documents_by_scope, profile) as store_by_scope:
         scopes = sorted(store_by_scope)
         for count, query in enumerate(collection.queries, 1):
-            own_scope = scope(query.id) if scoped else ""
+            own_scope = get_scope(query.id) if scoped else ""
             own_store = store_by_scope.get(own_scope)
             other_scope = _next_scope(scopes, own_scope)
             other_store = None if other_scope is None else store_by_scope[other_scope]
@@ -405,7 +411,7 @@ def _group_by_scope(
     """Group documents by scope. If not `scoped`, they're all in the scope ""."""
     documents_by_scope: dict[str, list[CollectionDocument]] = {}
     for document in documents:
-        document_scope = scope(document.id) if scoped else ""
+        document_scope = get_scope(document.id) if scoped else ""
         documents_by_scope.setdefault(document_scope, []).append(document)
     return documents_by_scope
 
@@ -449,13 +455,13 @@ def _search_for_query(
     ranking = []
     candidates = []
     if own_store is not None:
-        ranking = own_store.ranking(query.text, DEPTH)
+        ranking = own_store.rank_documents(query.text, DEPTH)
         # The hook would choose from these.
-        candidates = own_store.candidates(query.text, PROMPT_POOL)
+        candidates = own_store.find_candidates(query.text, PROMPT_POOL)
 
     candidates_elsewhere = None
     if other_store is not None:
-        candidates_elsewhere = other_store.candidates(query.text, PROMPT_POOL)
+        candidates_elsewhere = other_store.find_candidates(query.text, PROMPT_POOL)
     return Seen(query.id, ranking, candidates, candidates_elsewhere)
 
 
@@ -489,11 +495,11 @@ def report(
 
 def _count_scopes(documents: Iterable[CollectionDocument]) -> int:
     """Count the different scopes in the documents' ids."""
-    scopes = {scope(document.id) for document in documents}
+    scopes = {get_scope(document.id) for document in documents}
     return len(scopes)
 
 
-def scope(name: str) -> str:
+def get_scope(name: str) -> str:
     return name.partition("/")[0]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from judgekit.text import encodable, visible
+from judgekit.text import remove_invisible, replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,10 +30,10 @@ _ELLIPSIS_PATTERN = re.compile(r"\u2026|\.\.\.|\[\u2026\]|\[\.\.\.\]")
 _USD_DECIMALS = 6  # of an amount in USD
 
 
-def shown_text(text: str) -> str:
+def clean_text(text: str) -> str:
     """Remove invisible characters from a text, and truncate it if it's too long for a page."""
     start = text[: MAX_CHARS + 1]
-    shown = visible(encodable(start))
+    shown = remove_invisible(replace_surrogates(start))
     # Say that the text is cut if only its start was read, even if the visible part of that start fits.
     has_unread_rest = len(text) > len(start)
     is_too_long = len(shown) > MAX_CHARS
@@ -97,7 +97,7 @@ def _find_quote_part(text: str, quote_part: str) -> re.Match[str] | None:
     return re.search(pattern, text, re.IGNORECASE)
 
 
-def amount(usd: float | None) -> str:
+def format_amount(usd: float | None) -> str:
     """Format a cost in USD without trailing zeros, such as "0.25". Returns "" if it's unknown."""
     if usd is None:
         return ""
@@ -109,8 +109,8 @@ def amount(usd: float | None) -> str:
     return rounded.rstrip("0").rstrip(".")
 
 
-def scores_text(scores: Mapping[str, float]) -> str:
-    return ", ".join(f"{shown_text(name)} {score:g}" for name, score in scores.items())
+def format_scores(scores: Mapping[str, float]) -> str:
+    return ", ".join(f"{clean_text(name)} {score:g}" for name, score in scores.items())
 
 
 def drop_empty(**values: object) -> RowView:

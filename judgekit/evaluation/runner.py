@@ -24,7 +24,7 @@ from judgekit.evaluation.stats import UNDECIDED
 from judgekit.evaluation.task import UnaskedError, join_answers
 from judgekit.evaluation.tasks import choose_task
 from judgekit.judging import service
-from judgekit.judging.calibration_fit import fingerprint
+from judgekit.judging.calibration_fit import fingerprint_panel
 from judgekit.judging.finality import FinalityRules
 from judgekit.judging.named_inputs import NamedInputs
 from judgekit.judging.panel import resolve_panel
@@ -95,7 +95,7 @@ def ask(
         settings = service.judge_settings(config, loaded, project, request)
         if not settings.models_by_tier:
             raise UsageError(f"no model to ask: {settings.no_model_reason}")
-        return DocumentJudge(gateway, settings, service.reply_cache(request))
+        return DocumentJudge(gateway, settings, service.open_reply_cache(request))
 
     async def ask_all() -> Opinions:
         """Ask one model after the other, and collect the cases with all their answers."""
@@ -114,7 +114,7 @@ def ask(
 
             # With several models, no caller needs the judge and its panel, so give them the first one.
             first_judge = judges[0]
-            panel = fingerprint(first_judge.settings)
+            panel = fingerprint_panel(first_judge.settings)
             return Opinions(
                 answered_cases,
                 panel.models,
@@ -192,7 +192,7 @@ def _build_judge_of_all_tiers(judge: DocumentJudge, model: str | None) -> Docume
     )
 
 
-def unanswered(cases: Sequence[Case]) -> str | None:
+def describe_unanswered(cases: Sequence[Case]) -> str | None:
     """Describe in one line how many cases lack a tier's answer, and for which reasons.
 
     Returns None if all cases have all answers.
@@ -252,7 +252,7 @@ async def ask_about_case(
 
     task = choose_task(judge.rubric, judge.settings.mode, case)
     task_judge = task.judge(judge)
-    state = _start_judging(task_judge, task.subject(case, inputs))
+    state = _start_judging(task_judge, task.build_subject(case, inputs))
     await task.ask_tiers(task_judge, case, state)
 
     recorded_by_tier = {}
@@ -266,11 +266,11 @@ async def ask_about_case(
 
 def _start_judging(judge: Judge[Any, Subject, Any], subject: Subject) -> JudgingState[Subject]:
     """Start to judge a subject, with its secrets removed before any model sees it."""
-    redacted_subject, secrets = judge.redacted(subject)
+    redacted_subject, secrets = judge.redact_subject(subject)
     # The settings can forbid sending a subject in which secrets were found.
-    refusal = judge.settings.refusal(secrets)
+    refusal = judge.settings.explain_refusal(secrets)
     return JudgingState(
-        redacted_subject, judge.session(), refusal_reason=refusal, secret_count=secrets
+        redacted_subject, judge.open_session(), refusal_reason=refusal, secret_count=secrets
     )
 
 
@@ -361,12 +361,12 @@ async def _judge_in_mode(
     """Judge cases concurrently. As soon as a case is judged, yield its comparisons with the label."""
     request = JudgeRequest(rubric=str(loaded.path), mode=mode)
     task = choose_task(loaded.rubric, mode)
-    configured_judge = task.configured_judge(gateway, loaded, project, request)
+    configured_judge = task.build_configured_judge(gateway, loaded, project, request)
     limit = service.max_concurrency(configured_judge, task.trials_at_once)
     judge_case = partial(_judge_case, task.judge(configured_judge))
 
     # A rubric's cases contain their texts, so no files are read.
-    cases_with_subjects = [(case, task.subject(case, inputs=None)) for case in cases]
+    cases_with_subjects = [(case, task.build_subject(case, inputs=None)) for case in cases]
     async with aclosing(map_concurrently(judge_case, cases_with_subjects, limit)) as results:
         async for (case, _), record in results:
             for tried in task.compare_with_label(case, record):
@@ -378,7 +378,7 @@ async def _judge_case(judge: AnyJudge, case_and_subject: tuple[Case, Any]) -> An
     return await judge.judge(subject)
 
 
-def agreement(tried: Iterable[Tried]) -> Agreement:
+def count_agreements(tried: Iterable[Tried]) -> Agreement:
     """Count how often the judge agrees with the labels. Undecided answers are counted separately."""
     right = 0
     decided = 0
@@ -393,7 +393,7 @@ def agreement(tried: Iterable[Tried]) -> Agreement:
     return Agreement(right, decided, undecided, share=rates.wilson_interval(right, decided))
 
 
-def leniency(
+def measure_leniency(
     loaded: LoadedRubric,
     wrong: Sequence[WrongCase],
     mode: ModeName,
@@ -462,7 +462,7 @@ def _count_accepted(verdicts: Sequence[str | None]) -> Agreement:
     )
 
 
-def flips(before: Sequence[Tried], after: Sequence[Tried]) -> list[tuple[str, Tried]]:
+def find_flips(before: Sequence[Tried], after: Sequence[Tried]) -> list[tuple[str, Tried]]:
     """Find cases that got different answers in two runs. Returns each earlier answer with the new trial."""
     words_before = {(tried.case, tried.mode): tried.said for tried in before}
     flipped = []

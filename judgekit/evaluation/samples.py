@@ -133,7 +133,7 @@ class _Answer(NamedTuple):
         """The model that answered; if the record doesn't name it, the one asked."""
         return self.recorded.answered or self.recorded.model
 
-    def source(self, *, gives_fractions: bool) -> ScoreSource:
+    def find_score_source(self, *, gives_fractions: bool) -> ScoreSource:
         """Return the way the scores were read. Old records don't contain it, so infer it for them.
 
         `gives_fractions` says if any of the model's answers has fractional scores.
@@ -206,7 +206,7 @@ def _find_sources(answers: Sequence[_Answer]) -> list[ScoreSource]:
     sources = []
     for answer in answers:
         gives_fractions = answer.voter in voters_with_fractions
-        sources.append(answer.source(gives_fractions=gives_fractions))
+        sources.append(answer.find_score_source(gives_fractions=gives_fractions))
     return sources
 
 
@@ -319,7 +319,7 @@ class Sample(NamedTuple):
         return margins
 
 
-def without_margins(
+def drop_margins(
     opinions: Mapping[TierName, TierEvidence], tiers: Collection[TierName]
 ) -> dict[TierName, TierEvidence]:
     """Drop the margins from the opinions of these tiers. No gate is learned from an opinion without one."""

@@ -40,10 +40,10 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
     def judge(self, judge: DocumentJudge) -> CandidateJudge:
         return judge.as_judge(CandidateJudge)
 
-    def subject(self, case: Case, inputs: NamedInputs | None) -> Candidates:
+    def build_subject(self, case: Case, inputs: NamedInputs | None) -> Candidates:
         """Build the query and its candidates, with the names that determine the candidates' order."""
         del inputs  # the case contains all texts
-        name_by_id = shown_ids(case)
+        name_by_id = get_sort_names(case)
         candidates = []
         for candidate in case.candidates:
             name = name_by_id[candidate.id]
@@ -77,7 +77,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         keep = [candidate_id for candidate_id, mark in judged.items() if mark.outcome == "accept"]
         return {"keep": keep, "unjudged": unjudged, "read": source}
 
-    def evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
+    def read_evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
         """Read a tier's evidence about each candidate, combining the models in a jury."""
         votes = []
         for juror in recorded.jurors:
@@ -137,15 +137,15 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
     def label_words(self, case: Case) -> Sequence[str]:
         return [candidate.id for candidate in case.candidates]
 
-    def labels(self, case: Case) -> dict[str, str]:
+    def read_labels(self, case: Case) -> dict[str, str]:
         """Label each candidate "accept" if the case's label lists it, otherwise "reject".
 
         Raises `InputError` if the label isn't a list of candidates.
         """
-        label = case.right(self.mode)
+        label = case.get_label(self.mode)
         ids = [candidate.id for candidate in case.candidates]
         if not _is_list_of_candidates(label, ids):
-            raise case.wrong("label: expected a list of ids of its candidates")
+            raise case.build_error("label: expected a list of ids of its candidates")
 
         labels = dict.fromkeys(ids, "reject")
         for candidate_id in label:
@@ -166,7 +166,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
 
     def compare_with_label(self, case: Case, record: Selection) -> Iterator[Tried]:
         """Compare the judge's decision about each candidate with the label, which lists the ids to keep."""
-        label = case.right(self.mode)
+        label = case.get_label(self.mode)
         assert isinstance(label, list)  # noqa: S101 - labels of a rubric's cases are lists of ids to keep
         # Reasons to trust the decisions less, such as a failed model.
         reservations = record.degraded or ""
@@ -178,7 +178,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
 
 def _find_marks_by_id(case: Case, marks_by_name: Marks) -> Marks:
     """Find each candidate's mark by its id. A model's answer has the marks by the candidates' names."""
-    id_by_name = {name: candidate_id for candidate_id, name in shown_ids(case).items()}
+    id_by_name = {name: candidate_id for candidate_id, name in get_sort_names(case).items()}
     return {id_by_name[name]: mark for name, mark in marks_by_name.items()}
 
 
@@ -189,7 +189,7 @@ def _check_recorded_ids(case: Case, recorded: Recorded, ids: Sequence[str]) -> N
         unknown_ids = sorted(set(recorded_ids) - set(ids))
         if unknown_ids:
             listed_ids = ", ".join(unknown_ids)
-            raise case.wrong(f"{key}: expected ids of its candidates, got {listed_ids}")
+            raise case.build_error(f"{key}: expected ids of its candidates, got {listed_ids}")
 
 
 def _mark_by_probability(ids: Sequence[str], probabilities: Mapping[str, float]) -> Marks:
@@ -225,7 +225,7 @@ def _is_list_of_candidates(label: object, ids: Collection[str]) -> TypeGuard[lis
     return all(candidate_id in known_ids for candidate_id in label)
 
 
-def shown_ids(case: Case) -> dict[str, str]:
+def get_sort_names(case: Case) -> dict[str, str]:
     """Return the name by which each candidate is sorted, by candidate id. Models don't see these names.
 
     Normally, the name is the id. In a swapped case, the names are changed to get another order.
@@ -248,8 +248,8 @@ def _add_apostrophes(ids: Iterable[str], count: int) -> dict[str, str]:
 def _count_reversed_pairs(query: str, ids: Sequence[str], name_by_id: Mapping[str, str]) -> int:
     """Count the pairs of candidates that a judge lists in reverse if they have these names instead of ids."""
     # A judge lists candidates in the shuffled order in which `fence.labels` returns them.
-    ordered_ids = list(fence.labels(query, ids))
-    ordered_names = list(fence.labels(query, list(name_by_id.values())))
+    ordered_ids = list(fence.assign_labels(query, ids))
+    ordered_names = list(fence.assign_labels(query, list(name_by_id.values())))
     position_by_name = {name: position for position, name in enumerate(ordered_names)}
 
     positions = []

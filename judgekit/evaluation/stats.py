@@ -135,7 +135,7 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Interval | No
     return interval(mean(differences))
 
 
-def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
+def measure_disagreement(groups: Sequence[Sequence[str]]) -> Measure:
     """Measure how often two answers in the same group differ.
 
     In each group, the numerator counts the pairs that differ, and the denominator counts all pairs.

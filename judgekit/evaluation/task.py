@@ -18,12 +18,12 @@ from judgekit.evaluation.samples import (
     WHOLE_CASE_KEY,
     Sample,
     answers_by_tier,
+    drop_margins,
     replay_tiers,
-    without_margins,
 )
 from judgekit.judging import service
 from judgekit.judging.calibration import MODEL_SEPARATOR
-from judgekit.judging.kinds import DECIDES, WRITES, kind_of
+from judgekit.judging.kinds import DECIDES, WRITES, get_model_kind
 from judgekit.judging.orchestrator import Record
 from judgekit.judging.question import AnyRubric, Opinion, Subject
 from judgekit.judging.score import DocumentJudge
@@ -84,7 +84,7 @@ class UnaskedError(InputError):
     def __init__(self, case: Case, why: str) -> None:
         self.case_id = case.id
         self.reason = why
-        super().__init__(str(case.wrong(f"no model was asked (not judged: {why})")))
+        super().__init__(str(case.build_error(f"no model was asked (not judged: {why})")))
 
 
 @dataclass(frozen=True)
@@ -102,20 +102,20 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
 
     # --- How models are asked
 
-    def configured_judge(
+    def build_configured_judge(
         self, gateway: Gateway, loaded: LoadedRubric, project: Path | None, request: JudgeRequest
     ) -> DocumentJudge:
         """Build the judge that the project configures."""
         config = configuration.load(project)
         settings = service.judge_settings(config, loaded, project, request)
-        return DocumentJudge(gateway, settings, service.reply_cache(request))
+        return DocumentJudge(gateway, settings, service.open_reply_cache(request))
 
     @abstractmethod
     def judge(self, judge: DocumentJudge) -> Judge[AnyRubric, Subject, Record]:
         """Build this task's judge with another judge's settings."""
 
     @abstractmethod
-    def subject(self, case: Case, inputs: NamedInputs | None) -> Subject:
+    def build_subject(self, case: Case, inputs: NamedInputs | None) -> Subject:
         """Build the subject to judge in a case, such as a document.
 
         If the case only names a file, the text is read from `inputs`. Raises `InputError` without a text.
@@ -138,7 +138,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
 
     def record(self, case: Case, turn: ModelTurn[Opinion], settings: JudgeSettings) -> Recorded:
         """Record a model's answer or failure, with its tokens, cost and latency."""
-        call_answers = self.answered_calls(turn)
+        call_answers = self.list_answered_calls(turn)
         answer = self.read_turn(case, turn)
         if not answer:
             answer = {"failure": self.find_failure(call_answers), "read": None}
@@ -170,18 +170,18 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
     def read_turn(self, case: Case, turn: ModelTurn[Opinion]) -> RecordedAnswer:
         """Return a model's answer in recorded form, or {} if it's unreadable."""
 
-    def answered_calls(self, turn: ModelTurn[Opinion]) -> Sequence[Answer[Any]]:
+    def list_answered_calls(self, turn: ModelTurn[Opinion]) -> Sequence[Answer[Any]]:
         """Return the answers that a record adds up."""
         return [turn.answer]
 
     def count_calls(self, turn: ModelTurn[Opinion], settings: JudgeSettings) -> int:
         """Count the calls that a model needs for the case, without the cache."""
         questions = len(self.rubric.questions)
-        model_kind = kind_of(turn.endpoint)
+        model_kind = get_model_kind(turn.endpoint)
         if model_kind is WRITES:
             # A model that writes text is called for each sample. With some settings, it gets each question in
             # a call of its own, too.
-            return settings.calls_at_once(questions)
+            return settings.count_calls_at_once(questions)
         if model_kind is DECIDES:
             return 1  # a decision model gets all questions at once
         return questions  # a model that answers with a token gets one question at a time
@@ -209,20 +209,22 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
     def label_words(self, case: Case) -> Sequence[str]:
         """Return the words that are valid labels."""
 
-    def labels(self, case: Case) -> dict[str, str]:
+    def read_labels(self, case: Case) -> dict[str, str]:
         """Read the label of a case. As it is for the whole case, the only key is `WHOLE_CASE_KEY`.
 
         Tasks with candidates override this, and return a label for each candidate's id. Raises `InputError`
         if the label is invalid.
         """
-        label = case.right(self.mode)
+        label = case.get_label(self.mode)
         words = self.label_words(case)
         if label not in words:
-            raise case.wrong(f"label: expected {', '.join(words)}, got {label!r}")
+            raise case.build_error(f"label: expected {', '.join(words)}, got {label!r}")
         return {WHOLE_CASE_KEY: str(label)}
 
     @abstractmethod
-    def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
+    def build_samples(
+        self, case: Case, deviating_tiers: Collection[TierName] = ()
+    ) -> Iterator[Sample]:
         """Yield the document, the pair or each candidate; tiers in `deviating_tiers` have no margin."""
 
     def read_score(self, case: Case, recorded: Recorded) -> float | None:
@@ -231,7 +233,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         The task for documents overrides this, and returns the tier's mean score.
         """
         del recorded  # the task for documents uses it
-        raise case.wrong("label: expected words; a number is for a scored document")
+        raise case.build_error("label: expected words; a number is for a scored document")
 
     def read_ratings(self, case: Case, recorded: Recorded) -> Mapping[str, float] | None:
         """Return a document's scores, with the distance from acceptance as `DISTANCE`. None if unreadable."""
@@ -255,7 +257,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         """Yield the expected and actual word for each candidate of a selection, else for the case."""
 
     def label_word(self, case: Case) -> str:
-        label = case.right(self.mode)
+        label = case.get_label(self.mode)
         assert isinstance(label, str)  # noqa: S101 - no case of a rubric has a number
         return label
 
@@ -264,7 +266,7 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
     """A task that reads each tier's opinion separately: documents and candidates."""
 
     @abstractmethod
-    def evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
+    def read_evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
         """Read a tier's evidence, by candidate id. For a document, `WHOLE_CASE_KEY` is the only key."""
 
     @abstractmethod
@@ -272,24 +274,26 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
         """Record how the judging ended, by candidate id. For a document, `WHOLE_CASE_KEY` is the only key."""
 
     def read_answers(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
-        evidence = self.evidence(case, recorded)
+        evidence = self.read_evidence(case, recorded)
         return {part: opinion.outcome for part, opinion in evidence.items()}
 
-    def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
+    def build_samples(
+        self, case: Case, deviating_tiers: Collection[TierName] = ()
+    ) -> Iterator[Sample]:
         """Yield a sample for the document, or for each candidate, with all tiers' evidence.
 
         Margins are removed from the evidence of `deviating_tiers`, so that no gate is learned from it.
         """
         evidence_by_tier = {}
         for tier, recorded in answers_by_tier(case).items():
-            evidence_by_tier[tier] = self.evidence(case, recorded)
+            evidence_by_tier[tier] = self.read_evidence(case, recorded)
 
-        for part_name, label in self.labels(case).items():
+        for part_name, label in self.read_labels(case).items():
             opinions = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
             yield Sample(
                 id=_name_sample(case, part_name),
                 label=cast("Outcome", label),
-                opinions=without_margins(opinions, deviating_tiers),
+                opinions=drop_margins(opinions, deviating_tiers),
             )
 
     def record_course(
@@ -307,7 +311,7 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
         asked_tiers = set[TierName]()
         for part_name in _list_part_names(evidence_by_tier):
             opinions = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
-            sample = _build_unlabelled_sample(part_name, without_margins(opinions, deviating_tiers))
+            sample = _build_unlabelled_sample(part_name, drop_margins(opinions, deviating_tiers))
             end_by_part[part_name], part_tiers = replay_tiers(sample, replayed_rules)
             asked_tiers.update(part_tiers)
 
@@ -321,7 +325,7 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
         evidence_by_tier: dict[TierName, Mapping[str, TierEvidence]] = {}
         for tier in tiers:
             if tier in case.judges:
-                evidence_by_tier[tier] = self.evidence(case, case.judges[tier])
+                evidence_by_tier[tier] = self.read_evidence(case, case.judges[tier])
         return evidence_by_tier
 
 

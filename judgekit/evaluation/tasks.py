@@ -36,7 +36,7 @@ def choose_task(rubric: Rubric, mode: ModeName, case: Case | None = None) -> Any
     return DocumentTask(rubric, mode)
 
 
-def ranking_task(rubric: Rubric, mode: ModeName) -> RankingTask:
+def build_ranking_task(rubric: Rubric, mode: ModeName) -> RankingTask:
     """Build the task for cases that compare texts by score.
 
     Raises `InputError` if the rubric doesn't score.
@@ -58,7 +58,7 @@ def read_samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[
     samples: list[Sample] = []
     for case, deviating_tiers in zip(cases, deviating_tiers_by_case, strict=True):
         task = choose_task(rubric, mode, case)
-        samples.extend(task.samples(case, deviating_tiers))
+        samples.extend(task.build_samples(case, deviating_tiers))
 
     # A pair's "improve" means a tie, which never counts as a reject.
     are_pairs = choose_task(rubric, mode).label_kind == "winner"

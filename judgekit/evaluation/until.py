@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from judgekit.evaluation.betting import Bets, bound_total
 from judgekit.evaluation.conditions import Totals
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from judgekit.evaluation.conditions import Condition
@@ -135,12 +135,12 @@ class Answer:
         if lacks_verdicts:
             # Each of these rows widens the range by the largest value.
             rows_without_verdict = (totals.maximum - totals.minimum) // self.condition.largest_value
-            answer += f"; {counted(rows_without_verdict, 'row has', 'rows have')} no verdict"
+            answer += f"; {format_count(rows_without_verdict, 'row has', 'rows have')} no verdict"
         return answer
 
     def _describe_progress(self) -> str:
         """Describe how certain the answer is, and after how many rows, such as "after 20 of 100 rows"."""
-        rows = counted(self.row_count, "row", "rows")
+        rows = format_count(self.row_count, "row", "rows")
         if self.is_complete:
             return f"after all {rows}"
 

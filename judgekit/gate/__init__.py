@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from judgekit.errors import JudgekitError
-from judgekit.text import escaped
+from judgekit.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -73,7 +73,7 @@ class Skipped:
         groups: list[SkipGroup] = []
         for reason, names in self._names.items():
             if names:
-                first_names = [escaped(name) for name in islice(names, MAX_NAMES)]
+                first_names = [escape_name(name) for name in islice(names, MAX_NAMES)]
                 groups.append(SkipGroup(reason=reason, count=len(names), names=first_names))
         return groups
 

@@ -11,7 +11,7 @@ from judgekit.config.patterns import Patterns
 from judgekit.errors import InputError
 from judgekit.gate import Omission, Skipped
 from judgekit.git import GitError
-from judgekit.text import lines_of
+from judgekit.text import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,7 +145,7 @@ def parse_updates(text: str) -> list[RefUpdate]:
     Raises `InputError` with the number of a malformed line.
     """
     updates = []
-    for number, line in enumerate(lines_of(text), 1):
+    for number, line in enumerate(split_lines(text), 1):
         if not line.strip():
             continue
 

@@ -10,7 +10,7 @@ from judgekit.gate import Omission, history
 from judgekit.gate.commits import ChangedFile, PushedChanges
 from judgekit.gate.trees import Tree
 from judgekit.git import PARTIAL_CLONE_MESSAGE, GitError
-from judgekit.text import escaped
+from judgekit.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -267,7 +267,7 @@ class _Examination:
     def _note_missing_history(self, reason: str) -> None:
         """Add a note that history is missing, so all files that differ from the remote's are judged."""
         # The remote ref is empty if this judges the commits since a base, not a push.
-        baseline = escaped(self.update.remote_ref) or "the base"
+        baseline = escape_name(self.update.remote_ref) or "the base"
         effect = f"files that differ from {baseline} are judged, whoever changed them"
         self.pushed.notes.append(f"{reason}; {effect}")
 

@@ -21,7 +21,7 @@ from judgekit.git import GitError, Repository
 from judgekit.ledger import Ledger, LineFilter, Record, VerdictLine
 from judgekit.ledger.labels import triage_records
 from judgekit.task_ids import task_name
-from judgekit.text import short_line
+from judgekit.text import shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -142,7 +142,7 @@ def _read_issue(fields: Mapping[str, Any]) -> ListedIssue | None:
     token, fingerprint = mark
     return ListedIssue(
         number=fields["number"],
-        url=short_line(fields["url"], _MAX_MESSAGE_CHARS),
+        url=shorten_to_line(fields["url"], _MAX_MESSAGE_CHARS),
         is_open=fields["state"] == "OPEN",
         token=token,
         fingerprint=fingerprint,
@@ -151,7 +151,7 @@ def _read_issue(fields: Mapping[str, Any]) -> ListedIssue | None:
 
 def _describe_exit(code: int, errors: str) -> str:
     """Return the start of a program's error output, or its exit code if there's none."""
-    complaint = short_line(errors, _MAX_MESSAGE_CHARS)
+    complaint = shorten_to_line(errors, _MAX_MESSAGE_CHARS)
     return complaint or f"exit code {code}"
 
 
@@ -225,7 +225,7 @@ def _load_settings(folder: Path) -> EscalateConfig:
     users_settings = configuration.load(None).escalate
     if users_settings.issues == "off":  # the project can't turn them on
         return users_settings
-    project = Path(environment.project_root(str(folder)))
+    project = Path(environment.find_project_root(str(folder)))
     return configuration.load(project).escalate
 
 
@@ -261,7 +261,7 @@ def _select_unsettled(
     ledger_verdicts: list[VerdictLine] = []
     has_improve = any(verdict.verdict == "improve" for verdict in verdicts)
     if settings.rejects and has_improve:
-        records = Ledger.of(folder).records(LineFilter(kinds=[VerdictLine]))
+        records = Ledger.of(folder).read_records(LineFilter(kinds=[VerdictLine]))
         ledger_verdicts = _select_verdict_lines(records)
 
     unsettled = []
@@ -527,7 +527,7 @@ def ensure_issues(
     for verdict in verdicts:
         new_issue = issues.build_issue(verdict, with_text=settings.text)
         outcome, url = _ensure_issue(gh, new_issue, settings.labels)
-        task = short_line(task_name(verdict.task_id), _MAX_MESSAGE_CHARS)
+        task = shorten_to_line(task_name(verdict.task_id), _MAX_MESSAGE_CHARS)
         yield outcome, f"issue {outcome}: {url} ({task})"
 
 
@@ -541,7 +541,7 @@ def _ensure_issue(
         label_words = [f"--label={label}" for label in labels]
         output = gh.run("create", *gh_options, *label_words, stdin=new_issue.body)
         _, _, url = output.strip().rpartition("\n")  # gh prints the URL on the last line
-        return IssueOutcome.OPENED, short_line(url, _MAX_MESSAGE_CHARS)
+        return IssueOutcome.OPENED, shorten_to_line(url, _MAX_MESSAGE_CHARS)
 
     # Equal fingerprints mean that the issue already describes this verdict.
     if existing_issue.fingerprint == new_issue.fingerprint:

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from judgekit.git import PARTIAL_CLONE_MESSAGE, GitError
-from judgekit.text import counted, lines_of
+from judgekit.text import format_count, split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -243,7 +243,7 @@ def _describe_gap(edges: Sequence[Commit]) -> str:
     """Say how many commits lack their parents in this clone; "" if none does."""
     if not edges:
         return ""
-    subject = counted(len(edges), "commit is", "commits are")
+    subject = format_count(len(edges), "commit is", "commits are")
     return f"{subject} {SHALLOW_CLONE_MESSAGE}"  # "2 commits are at the edge of a shallow clone; …"
 
 
@@ -260,7 +260,7 @@ def _read_shallow_oids(repository: Repository) -> set[str]:
     if not file.exists():  # the clone isn't shallow
         return set()
     text = file.read_bytes().decode("ascii")
-    return set(lines_of(text))
+    return set(split_lines(text))
 
 
 def read_commit(repository: Repository, oid: str) -> Commit:
@@ -312,7 +312,7 @@ def _parse_commit(oid: str, fields: Iterator[str]) -> Commit:
     """Build a commit from its id and the next fields: author, committer and trailers."""
     author = next(fields)
     committer = next(fields)
-    trailers = [trailer for trailer in lines_of(next(fields)) if trailer]
+    trailers = [trailer for trailer in split_lines(next(fields)) if trailer]
     people = [author, committer]
     for trailer in trailers:
         if trailer.casefold().startswith(_CO_AUTHOR):

@@ -16,7 +16,7 @@ from judgekit.ledger import VerdictLine, make_verdict_line
 from judgekit.markdown import NOTHING, format_block, format_inline, wrap
 from judgekit.redaction.redact import redact
 from judgekit.task_ids import task_name
-from judgekit.text import rubric_name, short_line
+from judgekit.text import format_rubric_name, shorten_to_line
 
 if TYPE_CHECKING:
     from judgekit.judging.verdict import Finding, Round, Verdict
@@ -43,7 +43,7 @@ def disarm_title(text: str) -> str:
     """Replace the characters for links, mentions and formatting, which would work in a title."""
     for mark, harmless in _HARMLESS_BY_MARK.items():
         text = text.replace(mark, harmless)
-    return short_line(text, 120)
+    return shorten_to_line(text, 120)
 
 
 class Issue(NamedTuple):
@@ -95,12 +95,12 @@ def _write_body(verdict: Verdict, name: str, token: str, *, with_text: bool) -> 
     ledger_line = make_verdict_line(verdict, text=with_text)
     rubric = ledger_line.rubric
     versioned_id = f"{rubric.id}@{rubric.version}"
-    return page.plain(
+    return page.render_plain_text(
         _ISSUE_TEMPLATE_PATH,
         verdict=ledger_line,
         name=name,
         token=token,
-        rubric=rubric_name(versioned_id, rubric.source),
+        rubric=format_rubric_name(versioned_id, rubric.source),
         reasoning=wrap(ledger_line.reasoning, _MAX_REASONING_CHARS),
         findings=_format_findings(ledger_line),
         command=_write_override_command(verdict),

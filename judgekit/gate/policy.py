@@ -411,7 +411,7 @@ def store_selection(
 
 def _get_selection_path(repository: Repository) -> str:
     """Return the path of this clone's stored selection."""
-    name = environment.file_name_for(str(repository.folder))
+    name = environment.make_file_name(str(repository.folder))
     return environment.GATE_RULES.path(f"{name}.json")
 
 
@@ -421,7 +421,7 @@ def _make_selection_key(repository: Repository, commits: Sequence[str]) -> str:
     for commit in commits:
         listing = repository.ask("ls-tree", "--full-tree", commit, "--", *RULES_PATHS)
         rule_listings.append(listing)
-    user_settings = environment.stamp(environment.SETTINGS.path())
+    user_settings = environment.get_file_stamp(environment.SETTINGS.path())
     gate_variables = []
     for name, value in sorted(environment.environ().items()):
         if name.startswith(_GATE_VARIABLE_PREFIX):

@@ -45,7 +45,7 @@ from judgekit.providers import running
 from judgekit.providers.concurrency import map_concurrently
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric import loader
-from judgekit.text import encodable, escaped, lines_of
+from judgekit.text import escape_name, replace_surrogates, split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -122,7 +122,7 @@ def read_changed_file(
     is None if the file is too large (`is_here`) or missing from this clone (not `is_here`).
     """
     commit = change.commit
-    printable_path = encodable(change.path)
+    printable_path = replace_surrogates(change.path)
     file, reason = _decode_file(change, printable_path, data, is_here=is_here)
 
     if reason:
@@ -132,7 +132,7 @@ def read_changed_file(
         family = _name_families(change)
         digest = file.sha256
 
-    author = Author(name=encodable(commit.people[0]), family=family)
+    author = Author(name=replace_surrogates(commit.people[0]), family=family)
     task_id = f"{printable_path}@{digest[:16]}"
     return Document((file,), task_id, author=author, commit=commit.oid), reason
 
@@ -161,7 +161,7 @@ def _explain_unread_content(change: ChangedFile, *, is_here: bool) -> str:
     """Explain why a file's content wasn't read: it's too large, or missing from this clone."""
     if is_here:
         return f"larger than {MAX_BLOB_BYTES // 1_000_000} MB"
-    name = escaped(shlex.quote(f"{change.commit.oid[:12]}:{change.path}"))
+    name = escape_name(shlex.quote(f"{change.commit.oid[:12]}:{change.path}"))
     return f"not in this partial clone; fetch it with: git show {name}"
 
 
@@ -182,7 +182,7 @@ def _name_families(change: ChangedFile) -> str | None:
     """Name the model families credited in a file's commits, separated by commas; None without any."""
     families: list[str] = []
     for commit in (change.commit, *change.earlier_commits):
-        families += panel.families_of_writers(commit.people, commit.trailers)
+        families += panel.list_writer_families(commit.people, commit.trailers)
     if not families:
         return None
     return ", ".join(dict.fromkeys(families))
@@ -353,7 +353,7 @@ def _make_depth_chooser(
 
 def _count_all_lines(document: Document) -> int:
     """Count all lines of a document's files."""
-    return sum(len(lines_of(file.text)) for file in document.files)
+    return sum(len(split_lines(file.text)) for file in document.files)
 
 
 def _list_signatures(change: ChangedFile) -> list[str]:
@@ -419,7 +419,7 @@ def _report_on_unjudged(settings: Config, pushed: PushedChanges, run: Run) -> Re
     """Build a report without rows. It lists the files that were skipped or couldn't be examined."""
     unexamined = []
     for omission in pushed.unexamined:
-        printable_name = encodable(omission["name"])
+        printable_name = replace_surrogates(omission["name"])
         unexamined.append(Omission(name=printable_name, reason=omission["reason"]))
 
     return Report(
@@ -442,7 +442,7 @@ def _choose_mode(
     """
     if configured_mode != "blocking":
         return configured_mode
-    reasons, is_recorded = find_missed_rates(ledger.records(make_window_filter()), rubric)
+    reasons, is_recorded = find_missed_rates(ledger.read_records(make_window_filter()), rubric)
     if not reasons:
         return "blocking"
 
@@ -557,7 +557,7 @@ class _Gatekeeper:
 
         An invalid configuration raises `ConfigError` before any model is called.
         """
-        decisions = list(self.ledger.records(DECISIONS_FILTER))  # people's decisions on files
+        decisions = list(self.ledger.read_records(DECISIONS_FILTER))  # people's decisions on files
         undecided: list[tuple[ChangedFile, Document]] = []
 
         for file in files:
@@ -615,7 +615,7 @@ class _Gatekeeper:
             request = JudgeRequest(
                 rubric=str(self.loaded_rubric.path), mode=self.mode, explain=True
             )
-            judge, no_model_reason = service.document_judge(gateway, self.folder, request)
+            judge, no_model_reason = service.build_document_judge(gateway, self.folder, request)
             # A remote judge asks its own models.
             has_model = judge.models_by_tier or judge.is_remote
             if not has_model:
@@ -726,7 +726,7 @@ class _Gatekeeper:
         # The first person is the commit's author, as in "Ada <ada@example.org>".
         author, _, _ = change.commit.people[0].partition(" <")
         row = Row(
-            path=encodable(change.path),
+            path=replace_surrogates(change.path),
             word=convert_to_gate_word(verdict.verdict),
             commit=change.commit.oid,
             author=author,

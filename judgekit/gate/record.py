@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from judgekit.gate import WORDS
-from judgekit.text import encodable
+from judgekit.text import replace_surrogates
 
 if TYPE_CHECKING:
     from judgekit.gate import Omission, Report
@@ -67,11 +67,11 @@ def build_gate_record(report: Report) -> dict[str, Any]:
         judged={word: words.count(word) for word in WORDS},
         skipped=[SkipGroupRecord(**group) for group in report.skipped],
         not_examined=[_make_omission_record(omission) for omission in report.not_examined],
-        notes=[encodable(note) for note in report.notes],
+        notes=[replace_surrogates(note) for note in report.notes],
     )
     return record.model_dump(mode="json", by_alias=True)
 
 
 def _make_omission_record(omission: Omission) -> OmissionRecord:
     """Convert an omission to its record."""
-    return OmissionRecord(name=omission["name"], reason=encodable(omission["reason"]))
+    return OmissionRecord(name=omission["name"], reason=replace_surrogates(omission["reason"]))

@@ -19,8 +19,8 @@ from judgekit.errors import InputError
 from judgekit.git import Repository
 from judgekit.judging import documents, service
 from judgekit.judging.request import DEFAULT_REQUEST, JudgeRequest
-from judgekit.judging.reservations import Reservation, ReservationKind, with_reservation
-from judgekit.judging.verdict import JudgedFile, Override, Verdict, rubric_ref
+from judgekit.judging.reservations import Reservation, ReservationKind, add_reservation
+from judgekit.judging.verdict import JudgedFile, Override, Verdict, build_rubric_ref
 from judgekit.judging.wordless import is_wordless
 from judgekit.ledger import Ledger, LedgerError, OverrideLine
 from judgekit.ledger.records import find_newest_override
@@ -72,11 +72,11 @@ def judge_task(
     """
     settings = configuration.load(project)
     ledger = Ledger.of(project)
-    past_decisions = list(ledger.records(DECISIONS_FILTER))
+    past_decisions = list(ledger.read_records(DECISIONS_FILTER))
 
     override = _find_override(document, past_decisions, settings)
     if override is not None:
-        loaded = service.rubric(settings, project, request)
+        loaded = service.load_rubric(settings, project, request)
         mode = request.mode or settings.judge.mode
         verdict = decide_without_models(loaded, mode, document, override)
         decided = f"{override.decision}ed"  # accepted or rejected
@@ -124,7 +124,7 @@ def require_findings(verdict: Verdict) -> Verdict:
     why = "decided by probabilities, and no model gave a finding: name one that writes in judge.tiers.deep"
     undetermined = verdict.model_copy(update={"verdict": "undetermined", "because": NO_FINDING})
     reservation = Reservation(ReservationKind.NO_FINDING, why)
-    return with_reservation(undetermined, reservation, first=True)
+    return add_reservation(undetermined, reservation, first=True)
 
 
 def decide_without_models(
@@ -155,7 +155,7 @@ def decide_without_models(
         id=uuid.uuid4().hex,
         task_id=document.task_id,
         subjects=[JudgedFile(path=file.path, sha256=file.sha256) for file in document.files],
-        rubric=rubric_ref(loaded),
+        rubric=build_rubric_ref(loaded),
         mode=mode,
         prompt_sha256=loaded.rubric.prompt.sha256,
         verdict=decision,

@@ -450,12 +450,12 @@ def _find_project(payload: Mapping[str, Any]) -> str:
     """Find the project that contains the event's folder, or the current folder if the event has none."""
     cwd = payload.get("cwd")
     if isinstance(cwd, str) and cwd and "\0" not in cwd:
-        return environment.project_root(cwd)
+        return environment.find_project_root(cwd)
     try:
         folder = os.getcwd()
     except FileNotFoundError:  # the current folder was deleted
         folder = os.sep
-    return environment.project_root(folder)
+    return environment.find_project_root(folder)
 
 
 def _warn(text: str) -> None:

@@ -12,7 +12,7 @@ import time
 
 from judgekit import environment
 from judgekit.retrieval import quickjson
-from judgekit.text import short_line
+from judgekit.text import shorten_to_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _render_head(
 
     `descriptions` maps categories to descriptions. Categories without one are omitted.
     """
-    store_name = short_line(name_store(root, project), _MAX_PATH_CHARS)
+    store_name = shorten_to_line(name_store(root, project), _MAX_PATH_CHARS)
     source = escape(store_name)
 
     memories = [candidate for candidate, _ in labelled_memories]
@@ -216,7 +216,7 @@ def _describe_categories(
     described_categories = []
     for category in categories:
         if category in descriptions:
-            description = short_line(descriptions[category], _MAX_DESCRIPTION_CHARS)
+            description = shorten_to_line(descriptions[category], _MAX_DESCRIPTION_CHARS)
             described_categories.append(f"{category}: {description}")
     return described_categories
 
@@ -248,7 +248,7 @@ def _render_memory(candidate: Candidate, confidence: str) -> str:
 
     `confidence` is a label such as "high".
     """
-    category = escape(short_line(candidate.category, _MAX_TAG_CHARS).upper())
+    category = escape(shorten_to_line(candidate.category, _MAX_TAG_CHARS).upper())
     attributes = f'category="{category}" confidence="{confidence}"'
     age = candidate.describe_age()
     if age:
@@ -256,7 +256,7 @@ def _render_memory(candidate: Candidate, confidence: str) -> str:
 
     title = escape(_build_full_title(candidate))
     # Shorten the path first, so that its line number isn't cut off.
-    short_path = short_line(candidate.relative_path, _MAX_PATH_CHARS)
+    short_path = shorten_to_line(candidate.relative_path, _MAX_PATH_CHARS)
     path = escape(candidate.append_line_number(short_path))
     tags = _render_tags(candidate)
     return f"<result {attributes}>{title} -> {path}{tags}</result>"
@@ -264,10 +264,10 @@ def _render_memory(candidate: Candidate, confidence: str) -> str:
 
 def _build_full_title(candidate: Candidate) -> str:
     """Build a memory's title with its section, its status and the number of memories like it."""
-    title = short_line(candidate.title, _MAX_TITLE_CHARS)
+    title = shorten_to_line(candidate.title, _MAX_TITLE_CHARS)
     section = candidate.name_section()
     if section:
-        short_section = short_line(section, _MAX_TITLE_CHARS)
+        short_section = shorten_to_line(section, _MAX_TITLE_CHARS)
         title = f"{title}{TITLE_SEPARATOR}{short_section}"
     if candidate.status:
         title = f"{title} ({candidate.status})"
@@ -281,7 +281,7 @@ def _render_tags(candidate: Candidate) -> str:
     tags = []
     for full_tag in candidate.tags[:_MAX_TAGS]:
         # A comma inside a tag would look like a separator.
-        tag = short_line(full_tag.replace(",", " "), _MAX_TAG_CHARS)
+        tag = shorten_to_line(full_tag.replace(",", " "), _MAX_TAG_CHARS)
         if tag:
             tags.append(tag)
 
@@ -319,12 +319,12 @@ def _render_topic(candidate: Candidate, program: str) -> str:
 
     Without a `program`, or without any words in the title, the memory's path replaces the command.
     """
-    title = short_line(candidate.title, _MAX_TOPIC_CHARS)
+    title = shorten_to_line(candidate.title, _MAX_TOPIC_CHARS)
     words = _keep_letters(title)
     if program and words:
         return f'{escape(title)} ({program} search "{words}")'
 
-    path = short_line(candidate.path, _MAX_PATH_CHARS)
+    path = shorten_to_line(candidate.path, _MAX_PATH_CHARS)
     return f"{escape(title)} ({escape(path)})"
 
 
@@ -410,7 +410,7 @@ def _format_json(event: str, text: str, titles: list[str]) -> str:
         "hookSpecificOutput": {"hookEventName": event, "additionalContext": text}
     }
     if titles:
-        recalled = "; ".join(short_line(title, _MAX_RECALLED_TITLE_CHARS) for title in titles)
+        recalled = "; ".join(shorten_to_line(title, _MAX_RECALLED_TITLE_CHARS) for title in titles)
         output["systemMessage"] = f"judgekit recalled: {recalled}"
     return quickjson.dumps_ascii(output)
 
@@ -466,7 +466,7 @@ def take_due_notes(project: str, notes: list[str], now: float | None = None) -> 
         now = time.time()
 
     try:
-        name = environment.file_name_for(project) + ".json"
+        name = environment.make_file_name(project) + ".json"
         path = os.path.join(environment.NOTICES.make(), name)
         time_by_note = _read_recent_times(path, now)
         due_notes = [note for note in dict.fromkeys(notes) if note not in time_by_note]

@@ -15,7 +15,7 @@ from judgekit.hooks import context, repeats, settings
 from judgekit.retrieval import parts, quickjson, search, terms
 from judgekit.retrieval.confidence import COMMAND_KIND, SEVERAL_TERMS
 from judgekit.retrieval.index_file import describe_empty
-from judgekit.text import counted, lines_of, short_line
+from judgekit.text import format_count, shorten_to_line, split_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def explain_prompt(prompt: str, folder: str, *, ignored: bool = False) -> str:
     The report lists the stores, the prompt's words, and each matching memory with its outcome. `ignored`
     means that the hook ignores this prompt.
     """
-    project = environment.project_root(folder)
+    project = environment.find_project_root(folder)
     configured, notes = settings.load(project)
     lines = [f"project: {project}", *_format_notes(notes)]
 
@@ -159,7 +159,7 @@ def _list_repeated_mentions(chosen: context.Shown, shown: context.Shown) -> list
 
 def _format_outcome(candidate: Candidate, project: str, *, outcome: str, reason: str) -> list[str]:
     """Format a line with a candidate's outcome, title and place, and a line with the reason."""
-    title = short_line(candidate.title, _MAX_TITLE_CHARS)
+    title = shorten_to_line(candidate.title, _MAX_TITLE_CHARS)
     place = _name_place(candidate, project)
     return [f"{outcome:<10} {title} -> {place}", f"           {reason}"]
 
@@ -170,11 +170,12 @@ def _sum_up(ranked: RankedCandidates, shown: context.Shown) -> str:
     injected_count = len(ranked.pinned) + len(injected)
 
     if injected_count and mentioned:
-        return f"added: {counted(injected_count, *_NOUNS)}, and a mention of {len(mentioned)} more"
+        return f"added: {format_count(injected_count, *_NOUNS)}, and a mention of {len(mentioned)} more"
     if injected_count:
-        return f"added: {counted(injected_count, *_NOUNS)}"
+        return f"added: {format_count(injected_count, *_NOUNS)}"
     if mentioned:
-        return f"added: a mention of {counted(len(mentioned), *_NOUNS)}; none is sure enough to be injected"
+        memories = format_count(len(mentioned), *_NOUNS)
+        return f"added: a mention of {memories}; none is sure enough to be injected"
     if ranked.candidates:
         return "nothing is added: no memory is sure enough to be about this prompt"
     if ranked.repeated:
@@ -257,7 +258,7 @@ def _describe_log(prompt: str, configured: Settings) -> list[str]:
 
     lines = [f"log: {get_log_path()}"]
 
-    logged_prompt = short_line(prompt, PROMPT_CHARS)  # the log contains shortened prompts
+    logged_prompt = shorten_to_line(prompt, PROMPT_CHARS)  # the log contains shortened prompts
     all_entries = read_log(configured.project)
     entries = [entry for entry in all_entries if entry.get("prompt") == logged_prompt]
     for entry in entries[:_MAX_LOGGED_ENTRIES]:
@@ -327,7 +328,7 @@ def _explain_without_confidence(candidate: Candidate, outcome: str) -> str:
 
 def _explain_by_thresholds(candidate: Candidate, outcome: str, configured: Settings) -> str:
     """Explain an outcome by comparing the candidate's confidence with its kind's thresholds."""
-    thresholds = configured.profiles.of(candidate.kind).labels  # by label
+    thresholds = configured.profiles.get_profile(candidate.kind).labels  # by label
     inject_threshold = f"{thresholds['high']:.2f}"
     if outcome == "injected":
         return f"sure enough, since {inject_threshold} is needed to inject it"
@@ -393,7 +394,7 @@ def _describe_match(candidate: Candidate, *, has_several_parts: bool) -> list[st
     words = _describe_words(candidate, part)
     if not has_several_parts:
         return [words]
-    return [f"found by: {short_line(part.text, _MAX_PART_CHARS)}", words]
+    return [f"found by: {shorten_to_line(part.text, _MAX_PART_CHARS)}", words]
 
 
 def _describe_older_memories(candidate: Candidate, project: str) -> str:
@@ -415,7 +416,7 @@ def _describe_words(candidate: Candidate, part: Part) -> str:
     `part` is the part of the prompt that found the candidate.
     """
     words = _list_words(part, candidate.matched_terms)
-    total = counted(len(part.terms), "word", "words")
+    total = format_count(len(part.terms), "word", "words")
     text = f"has {len(words)} of {total}: {', '.join(words)}"
 
     title_words = _list_words(part, candidate.title_terms)
@@ -426,7 +427,7 @@ def _describe_words(candidate: Candidate, part: Part) -> str:
 
     rivals = _count_rivals(candidate)
     if rivals > 0:
-        text += f"; {counted(rivals, 'other fits', 'others fit')} about as well"
+        text += f"; {format_count(rivals, 'other fits', 'others fit')} about as well"
     return text
 
 
@@ -470,7 +471,7 @@ def add_to_log(
     line: dict[str, Any] = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "project": configured.project,
-        "prompt": short_line(prompt, PROMPT_CHARS),
+        "prompt": shorten_to_line(prompt, PROMPT_CHARS),
     }
     if isinstance(session, str) and session:
         line["session"] = environment.digest(session)  # as in the name of the session's file
@@ -503,7 +504,7 @@ def _describe_memories(hits: list[Candidate]) -> list[dict[str, Any]]:
         confidence = round(hit.confidence, 3) if hit.has_confidence else None
         memory = {
             "path": hit.path,
-            "title": short_line(hit.title, _MAX_LOGGED_TITLE_CHARS),
+            "title": shorten_to_line(hit.title, _MAX_LOGGED_TITLE_CHARS),
             "confidence": confidence,
             "label": hit.confidence_label,
         }
@@ -545,7 +546,7 @@ def _read_log_lines(path: str) -> list[str]:
             content = stream.read(max_bytes)
     except OSError:
         return []
-    return lines_of(content.decode("utf-8", "replace"))
+    return split_lines(content.decode("utf-8", "replace"))
 
 
 def _parse_entry(line: str) -> object:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, outputs
 from judgekit.errors import InputError
-from judgekit.text import lines_of
+from judgekit.text import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,7 +159,7 @@ def is_unchanged(file: Path, content: bytes | None) -> bool:
 
 def mentions_in_code(content: bytes | None, word: str) -> bool:
     """Whether `word` appears outside of comment lines."""
-    for line in lines_of(os.fsdecode(content or b"")):
+    for line in split_lines(os.fsdecode(content or b"")):
         is_comment = line.lstrip().startswith(("#", "//"))
         if word in line and not is_comment:
             return True
@@ -178,7 +178,7 @@ def read_content(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _input_error(path, error, "cannot be read") from None
+        raise _build_input_error(path, error, "cannot be read") from None
 
 
 def replace(
@@ -202,7 +202,7 @@ def replace(
     except outputs.RefusedOutputError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}; {_UNTOUCHED}") from None
     except OSError as error:
-        raise _input_error(path, error, "cannot be written") from None
+        raise _build_input_error(path, error, "cannot be written") from None
 
 
 def _find_target(path: Path, *, is_user_file: bool) -> Path:
@@ -287,7 +287,7 @@ def _refuse_linked_folders(path: Path) -> None:
     outputs.resolve_output_path(str(path.with_name("no such file")))
 
 
-def _input_error(path: Path, error: OSError, problem: str) -> InputError:
+def _build_input_error(path: Path, error: OSError, problem: str) -> InputError:
     """Build the error for a file with a reading or writing `problem`."""
     remedy = "check that it is a file, and that you can read and write it and its folder"
     return InputError(f"{path}: {problem} ({error.strerror}); {remedy}; {_UNTOUCHED}")

@@ -191,7 +191,7 @@ def _try_thresholds(
     thresholds = []
     for value in _list_possible_thresholds(kind, trials, current=labels[kind][HIGH_THRESHOLD_NAME]):
         high_by_kind[kind] = value
-        injections = [_inject(trial, kind, high_by_kind, limit) for trial in trials]
+        injections = [_choose_injections(trial, kind, high_by_kind, limit) for trial in trials]
         threshold = _measure_threshold(value, injections, answers)
         if threshold is not None:
             thresholds.append(threshold)
@@ -208,7 +208,7 @@ def _list_possible_thresholds(
     return _make_thresholds(confidences, extra=current)
 
 
-def _inject(
+def _choose_injections(
     trial: PromptTrial, kind: str, high_by_kind: Mapping[str, float], limit: int
 ) -> _Injections:
     """Choose the memories that the thresholds inject for a prompt, up to `limit`.
@@ -392,7 +392,7 @@ def write_model_threshold(fitted: Fit) -> Fit:
 
     Returns a copy of `fitted` with the path of the written file. Raises `ConfigError` if it can't be changed.
     """
-    path = settings.user_file()
+    path = settings.get_user_config_path()
     model = fitted.kind
     threshold = fitted.after[INJECT_ABOVE]
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from judgekit import programs
-from judgekit.config.files import folder as data_folder
+from judgekit.config.files import get_data_folder as data_folder
 from judgekit.errors import InputError, UsageError
 from judgekit.git import GitError, Repository
 from judgekit.hooks import files, husky, pre_commit
 from judgekit.hooks.files import FileChange
-from judgekit.text import lines_of
+from judgekit.text import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -622,7 +622,7 @@ def _describe_configured_hooks(folder: Path) -> Iterator[Remark]:
         raw = Repository(folder).ask("config", "--get-regexp", r"^hook\..*\.event$", "^pre-push$")
     except GitError:  # there's none
         return
-    for line in lines_of(os.fsdecode(raw)):
+    for line in split_lines(os.fsdecode(raw)):
         key, _, _ = line.partition(" ")  # a line is `hook.NAME.event pre-push`
         name = key.removeprefix("hook.").removesuffix(".event")
         command = _read_setting(folder, f"hook.{name}.command") or ""

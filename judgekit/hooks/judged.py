@@ -205,7 +205,7 @@ def _write_request(
 ) -> bytes:
     """Build the JSON request that asks the engine to judge the candidates."""
     request = {
-        **client.caller_fields(project),
+        **client.build_caller_fields(project),
         "prompt": prompt,
         "candidates": [_describe_candidate(candidate) for candidate in candidates],
         "parts": list_parts(candidates),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from judgekit.config import yaml_text
-from judgekit.config.files import folder
+from judgekit.config.files import get_data_folder
 from judgekit.errors import ConfigError, UsageError
 from judgekit.hooks import files
 from judgekit.hooks.files import FileChange
@@ -35,7 +35,7 @@ _STOP_IF_MISSING = (
 _LOCAL_ENTRY = (
     f"sh -c '{UNSET_PYTHON_VARIABLES}; {_STOP_IF_MISSING}; {_GATE_COMMAND}; {_IS_NOT_BLOCKED}'"
 )
-_CONFIG_ITEM_TEMPLATE = (folder("hooks") / "pre-commit.yaml").read_text(encoding="utf-8")
+_CONFIG_ITEM_TEMPLATE = (get_data_folder("hooks") / "pre-commit.yaml").read_text(encoding="utf-8")
 CONFIG_ITEM = _CONFIG_ITEM_TEMPLATE.replace("@ENTRY@", _LOCAL_ENTRY)
 PREK_ITEM = f"""[[repos]]
 repo = "local"

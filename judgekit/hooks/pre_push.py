@@ -251,7 +251,7 @@ def _build_request(
     from judgekit.engine import client  # noqa: PLC0415 - only needed to ask an engine
 
     request = {
-        **client.caller_fields(git=True),
+        **client.build_caller_fields(git=True),
         "updates": updates,
         "remote": remote,
         "url": url,
@@ -280,7 +280,7 @@ def _read_report(response: client.Response, run: Run) -> Report:
     from judgekit.engine import answers, client  # noqa: PLC0415 - only needed to ask an engine
 
     try:
-        for event in answers.events(response):
+        for event in answers.read_events(response):
             kind = event.pop("event")
             if kind == "begin":
                 run.on_start(Begin(**event))  # type: ignore[typeddict-item]  # the engine sends its fields

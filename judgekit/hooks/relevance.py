@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from judgekit import environment, outputs
 from judgekit.config import yamlfile
 from judgekit.errors import InputError
-from judgekit.evaluation.cases import lines
+from judgekit.evaluation.cases import read_lines
 
 _DIGEST_PATTERN = re.compile(r"[0-9a-f]{16}")
 
@@ -34,7 +34,7 @@ def digest_prompt(prompt: str) -> str:
 
 def get_answers_path(project: str) -> Path:
     """Return the path of the file with a project's answers, which may not exist."""
-    return Path(environment.RELEVANCE.path(f"{environment.file_name_for(project)}.jsonl"))
+    return Path(environment.RELEVANCE.path(f"{environment.make_file_name(project)}.jsonl"))
 
 
 class _Line(BaseModel, strict=True):
@@ -50,7 +50,7 @@ def read_answers(path: Path, project: str) -> Answers:
     `InputError` for a malformed line.
     """
     answers: Answers = {}
-    for place, text in lines(path, "name a file with a JSON object a line"):
+    for place, text in read_lines(path, "name a file with a JSON object a line"):
         line = _parse_line(place, text)
         pair = _read_pair(line, project)
         answers[pair] = line.relevant
@@ -67,7 +67,7 @@ def _parse_line(place: str, text: str) -> _Line:
     except ValidationError as error:
         # `yamlfile.problem` expects the parsed data. As the line might not be JSON, pass a valid line's keys.
         valid_keys = dict.fromkeys(_Line.model_fields)
-        problem = yamlfile.problem(error.errors(include_url=False), valid_keys)
+        problem = yamlfile.explain_first_error(error.errors(include_url=False), valid_keys)
         raise InputError(f"{place}: {problem}; correct or remove the line") from None
 
 

@@ -47,7 +47,7 @@ class Settings:
         self.values = data["values"]
         self.project = project
         self.trusted_roots = data["trusted"]
-        self.profiles = compiled.Profiles(data["profiles"] or compiled.bundled())
+        self.profiles = compiled.Profiles(data["profiles"] or compiled.get_bundled_data())
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - a setting is a truth value, number, text or list
         return self.values[key]
@@ -66,12 +66,16 @@ def load(project: str) -> tuple[Settings, list[str]]:
             variables.append((name, value))
 
     if not variables and not stamps:  # nothing is configured
-        defaults = {"values": compiled.bundled()["settings"], "trusted": [], "profiles": None}
+        defaults = {
+            "values": compiled.get_bundled_data()["settings"],
+            "trusted": [],
+            "profiles": None,
+        }
         return Settings(defaults, project), []
 
     # Use the stored settings if they have the same key, which contains everything that they depend on.
     key = repr([_FORMAT_VERSION, environment.__version__, project, sorted(variables), stamps])
-    path = environment.HOOK_SETTINGS.path(environment.file_name_for(project) + ".json")
+    path = environment.HOOK_SETTINGS.path(environment.make_file_name(project) + ".json")
     data = _read_stored(path, key)
     if data is None:
         data, is_validated = _validate(project)
@@ -97,7 +101,7 @@ def _stamp_sources(project: str) -> list[tuple[str, Any]]:
 
     stamps = []
     for source in sources:
-        stamp = environment.stamp(source)
+        stamp = environment.get_file_stamp(source)
         if stamp:
             stamps.append((source, stamp))
     return stamps
@@ -218,7 +222,7 @@ def _compile_changed_profiles(project: str) -> dict[str, Any] | None:
     from judgekit.retrieval.profiles import compile_profiles  # noqa: PLC0415 - needs our packages
 
     profiles = compile_profiles(Path(project))
-    bundled = compiled.bundled()
+    bundled = compiled.get_bundled_data()
     has_same_languages = profiles["languages"] == bundled["languages"]
     has_same_profiles = profiles["profiles"] == bundled["profiles"]
     is_bundled = has_same_languages and has_same_profiles
@@ -227,7 +231,7 @@ def _compile_changed_profiles(project: str) -> dict[str, Any] | None:
 
 def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
     """Build default settings for when the packages that read the configuration are missing."""
-    values = compiled.bundled()["settings"]
+    values = compiled.get_bundled_data()["settings"]
     if is_hook_off(project):
         values = values | {"enabled": False}
     effect = "using the defaults" if values["enabled"] else "switched off, as configured"
@@ -253,7 +257,7 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
     try:
         values, trusted = _load_valid_values(project, include_project=False)
     except ConfigError:  # the user's file is invalid
-        defaults = compiled.bundled()["settings"]
+        defaults = compiled.get_bundled_data()["settings"]
         return defaults, [], f"{problem}; using the defaults"
     return values, trusted, f"{problem}; ignoring the project's settings"
 
@@ -275,7 +279,7 @@ def _load_valid_values(project: str, *, include_project: bool) -> tuple[dict[str
         dumped["retrieval"]["enabled"] = False
 
     values = dumped["retrieval"] | {"stop": dumped["stop"], "engine": dumped["engine"]}
-    trusted = config.user_roots() or []
+    trusted = config.read_user_roots() or []
     return values, trusted
 
 

@@ -35,7 +35,7 @@ def get_skill_path(scope: Scope, project: Path, client: Client) -> Path:
 
 def render_skill(scope: Scope) -> bytes:
     """Render the skill for the user or for a project."""
-    file = bundled.folder("skills") / SKILL_NAME / "SKILL.md"
+    file = bundled.get_data_folder("skills") / SKILL_NAME / "SKILL.md"
     text = file.read_text(encoding="utf-8")
     # A project's skill is shared with other people, so it mustn't contain paths of this machine.
     program = context.PROGRAM if scope == "project" else context.find_agent_command()

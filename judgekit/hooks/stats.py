@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from judgekit import environment
 from judgekit.hooks import explain, repeats, settings
 from judgekit.retrieval import quickjson, scan, search, terms, transcript
-from judgekit.text import lines_of, short_line
+from judgekit.text import shorten_to_line, split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -116,7 +116,7 @@ def report_use(folder: str, *, as_json: bool = False) -> str:
 
     Without a log, the figures come from the hook's session records, and contain less.
     """
-    project = environment.project_root(folder)
+    project = environment.find_project_root(folder)
     configured, notes = settings.load(project)
     logged = explain.read_log(project)[::-1]  # oldest first, like the transcripts
     if logged:
@@ -153,7 +153,7 @@ def _describe_memories(memories: Sequence[dict[str, Any]]) -> str:
     """List the first memories as `TITLE (injected 5, used 2)`, separated by semicolons."""
     descriptions = []
     for memory in memories[:_MAX_LISTED]:
-        title = short_line(memory["title"], _MAX_TITLE_CHARS)
+        title = shorten_to_line(memory["title"], _MAX_TITLE_CHARS)
         descriptions.append(f"{title} (injected {memory['injected']}, used {memory['used']})")
     return "; ".join(descriptions)
 
@@ -359,7 +359,7 @@ def _read_sessions(project: str) -> dict[str, list[str]]:
     lines_by_session = {}
     for path in repeats.list_session_files(project):
         with open(path, encoding="ascii", errors="replace", newline="\n") as file:
-            lines = lines_of(file.read())[1:]  # the first line only names the project
+            lines = split_lines(file.read())[1:]  # the first line only names the project
         lines_by_session[os.path.basename(path)] = lines
     return lines_by_session
 
@@ -372,7 +372,7 @@ def _take_exchange(
     Removes the exchange and all earlier ones from the list.
     """
     for number, exchange in enumerate(exchanges, start=1):
-        shortened_prompt = short_line(exchange.prompt, explain.PROMPT_CHARS)  # as in the log
+        shortened_prompt = shorten_to_line(exchange.prompt, explain.PROMPT_CHARS)  # as in the log
         if shortened_prompt == prompt:
             del exchanges[:number]
             return exchange

@@ -20,7 +20,7 @@ from judgekit.judging import documents
 from judgekit.judging.documents import TaskDescription
 from judgekit.judging.request import JudgeRequest
 from judgekit.retrieval import quickjson, transcript
-from judgekit.text import rubric_name, short_line
+from judgekit.text import format_rubric_name, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,7 @@ def judge_stop(
             return "", []
 
         key = _digest_state(document, task)
-        path = environment.STOP_SESSIONS.path(environment.file_name_for(session) + ".json")
+        path = environment.STOP_SESSIONS.path(environment.make_file_name(session) + ".json")
         seen_keys, times_asked = _read_session(path)
         if key in seen_keys:  # this state was already judged
             return "", []
@@ -130,7 +130,7 @@ def _read_changes(
 
     task_id = task.task or f"session:{session}"
     description = TaskDescription(task.description, task.acceptance)
-    return documents.document(files, task_id, description)
+    return documents.build_document(files, task_id, description)
 
 
 def _read_session(path: str) -> tuple[list[str], int]:
@@ -195,7 +195,7 @@ def _describe_judgement(verdict: Verdict) -> str:
     """Say which files were judged, under which rubric, and the verdict."""
     names = ", ".join(_escape_line(subject.path, _MAX_NAME_CHARS) for subject in verdict.subjects)
     ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
-    rubric = f"{rubric_name(ref, verdict.rubric.source)}, {verdict.mode}"
+    rubric = f"{format_rubric_name(ref, verdict.rubric.source)}, {verdict.mode}"
     return (
         f"The files changed in this session ({names}) were judged under {rubric}: {verdict.verdict}"
     )
@@ -227,5 +227,5 @@ def _list_open_findings(verdict: Verdict) -> list[Finding]:
 
 def _escape_line(text: str, limit: int = MAX_TEXT_CHARS) -> str:
     """Shorten text to a single line, and escape characters that could form a tag."""
-    line = short_line(text, limit)
+    line = shorten_to_line(text, limit)
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -10,7 +10,7 @@ from judgekit import environment
 from judgekit.hooks import settings
 from judgekit.retrieval import index, scan, search
 from judgekit.retrieval.index_file import NoFullTextError
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,7 +60,7 @@ def _describe_store(root: str, configured: settings.Settings) -> tuple[str, int]
 
     count, is_complete = _count_memories(folder, configured.profiles)
     at_least = "" if is_complete else "at least "
-    memories = counted(count, "memory", "memories")
+    memories = format_count(count, "memory", "memories")
     return f"it reads {path} ({root}): {at_least}{memories}", count
 
 

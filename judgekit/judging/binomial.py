@@ -15,7 +15,7 @@ _NEGLIGIBLE = 1e-17  # a term this small, relative to the sum, changes no digit
 _MAX_LABELS = 1_000_000
 
 
-def at_most(errors: int, total: int, rate: float) -> float:
+def compute_lower_tail(errors: int, total: int, rate: float) -> float:
     """Return the probability of at most `errors` in `total` cases, given the error rate."""
     if errors >= total or rate <= 0:
         return 1.0
@@ -48,7 +48,7 @@ def _sum_relative_terms(errors: int, total: int, rate: float) -> float:
     return relative_sum
 
 
-def upper(errors: int, total: int, level: float) -> float:
+def compute_upper_bound(errors: int, total: int, level: float) -> float:
     """Return an upper confidence bound of an error rate.
 
     `level` is the probability that the true rate is higher. For example, with 0 errors in 59 cases and a
@@ -65,7 +65,7 @@ def upper(errors: int, total: int, level: float) -> float:
     high_enough = 1.0
     for _ in range(_HALVINGS):
         middle = (too_low + high_enough) / 2
-        if at_most(errors, total, middle) > level:
+        if compute_lower_tail(errors, total, middle) > level:
             too_low = middle
         else:
             high_enough = middle
@@ -74,7 +74,7 @@ def upper(errors: int, total: int, level: float) -> float:
 
 def lower(errors: int, total: int, level: float) -> float:
     """Return a lower confidence bound of an error rate, like `upper`."""
-    return 1 - upper(total - errors, total, level)
+    return 1 - compute_upper_bound(total - errors, total, level)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -91,7 +91,7 @@ def count_labels_needed(rate: float, level: float, expected_rate: float = 0.0) -
     def are_enough(labels: int) -> bool:
         # The expected errors must be improbably few for a true error rate of `rate`.
         expected_errors = round(expected_rate * labels)
-        probability = at_most(expected_errors, labels, rate)
+        probability = compute_lower_tail(expected_errors, labels, rate)
         return probability <= level
 
     # Double the number until it's enough.

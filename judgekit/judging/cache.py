@@ -14,10 +14,10 @@ from pydantic import BaseModel, Field
 
 from judgekit.environment import __version__
 from judgekit.errors import CACHED_USAGE, GatewayError
-from judgekit.judging.fence import without_nonce
+from judgekit.judging.fence import replace_nonces
 from judgekit.providers.base import Endpoint, Reply, Request, list_secrets
 from judgekit.providers.decisions import build_question_arguments
-from judgekit.text import strict_json
+from judgekit.text import parse_strict_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -109,7 +109,7 @@ class ReplyCache:
 def _parse_reply(text: str) -> Reply | None:
     """Parse a stored reply. Return None if it's invalid."""
     with suppress(ValueError, GatewayError):  # pydantic's errors are ValueErrors
-        stored_reply = _StoredReply.model_validate(strict_json(text), strict=True)
+        stored_reply = _StoredReply.model_validate(parse_strict_json(text), strict=True)
         return Reply(
             text=stored_reply.text,
             model=stored_reply.model,
@@ -140,7 +140,7 @@ def hash_of_call(endpoint: Endpoint, request: Request) -> str:
     if request.questions:
         options.append(_build_hashed_questions(request.questions))
 
-    messages = [(message.role, without_nonce(message.content)) for message in request.messages]
+    messages = [(message.role, replace_nonces(message.content)) for message in request.messages]
     text = json.dumps([__version__, recipient, options, messages], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -158,7 +158,7 @@ def _build_hashed_questions(questions: Sequence[DecisionQuestion]) -> Any:  # no
     """Build the arguments that a call sends for questions, without nonces."""
     questions_without_nonces = []
     for question in questions:
-        instruction = without_nonce(question.instruction)
+        instruction = replace_nonces(question.instruction)
         questions_without_nonces.append(question._replace(instruction=instruction))
     return build_question_arguments(questions_without_nonces)
 

@@ -16,7 +16,7 @@ from pydantic import AwareDatetime, Field
 
 from judgekit.config import TIERS, ModeName, TierName
 from judgekit.config.yamlfile import Strict
-from judgekit.judging.binomial import lower, upper
+from judgekit.judging.binomial import compute_upper_bound, lower
 from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.jury import JuryRule
 from judgekit.judging.score_source import ScoreSource
@@ -149,7 +149,7 @@ class Calibration(Strict):
     likelihoods: Annotated[dict[TierName, Likelihood], Field(exclude_if=operator.not_)] = {}
     saved: Annotated[Saved | None, Field(exclude_if=operator.not_)] = None
 
-    def rules(self) -> FinalityRules:
+    def build_finality_rules(self) -> FinalityRules:
         """Convert the calibration to the rules that escalation uses."""
         # The ways in which each model's answers were read
         readings = set()
@@ -171,7 +171,7 @@ class Calibration(Strict):
             answering_models=frozenset(answering_names),
         )
 
-    def text(self) -> str:
+    def format_json(self) -> str:
         return self.model_dump_json(by_alias=True, indent=2) + "\n"
 
 
@@ -180,7 +180,7 @@ def join_model_names(models: Iterable[str]) -> str:
     return MODEL_SEPARATOR.join(sorted(models))
 
 
-def sha256(content: object) -> str:
+def hash_json(content: object) -> str:
     """Hash any JSON value."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -192,11 +192,11 @@ def bound(labels: int, errors: int, gains: int, level: float, promise: Promise) 
     `gains` is then the number of labels that only the reference got wrong.
     """
     if promise.reference is None:
-        return upper(errors, labels, level)
+        return compute_upper_bound(errors, labels, level)
     # The difference is at most the highest rate of errors less the lowest rate of gains. Either of these two
     # bounds could be wrong, so each gets half of the level.
     half_level = level / 2
-    highest_error_rate = upper(errors, labels, half_level)
+    highest_error_rate = compute_upper_bound(errors, labels, half_level)
     lowest_gain_rate = lower(gains, labels, half_level)
     return highest_error_rate - lowest_gain_rate
 

@@ -16,7 +16,7 @@ from judgekit.config import locks, yamlfile
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, InputError
 from judgekit.judging.calibration import Calibration, find_flaws
-from judgekit.judging.calibration_fit import fingerprint, misfits
+from judgekit.judging.calibration_fit import explain_misfits, fingerprint_panel
 from judgekit.rubric import search_path
 
 if TYPE_CHECKING:
@@ -54,13 +54,15 @@ def find(
 
     warnings = [f"calibration not used: {problem}" for problem in problems[:MAX_TOLD]]
     misfit_warnings = []
-    panel = fingerprint(settings)
+    panel = fingerprint_panel(settings)
     for calibration in calibrations:
         if not _is_for_task(calibration, subjects):
             continue
-        first_misfit = next(misfits(calibration, settings.loaded_rubric, panel, subjects), None)
+        first_misfit = next(
+            explain_misfits(calibration, settings.loaded_rubric, panel, subjects), None
+        )
         if first_misfit is None:
-            return calibration.rules(), _join_warnings(warnings)
+            return calibration.build_finality_rules(), _join_warnings(warnings)
         misfit_warnings.append(f"calibration {calibration.id} not used: {first_misfit}; {AGAIN}")
 
     # No calibration fits. Only report the one that takes precedence.
@@ -275,7 +277,7 @@ def write(calibration: Calibration, out: Path | None) -> Path:
     path = out or Path(environment.CALIBRATIONS.path(f"{calibration.id}.json"))
     try:
         outputs.make_folder(str(path.parent), private=is_private)
-        outputs.write_atomically(str(path), calibration.text(), private=is_private)
+        outputs.write_atomically(str(path), calibration.format_json(), private=is_private)
     except OSError as error:
         problem = f"{path}: cannot be written ({error.strerror}); choose another file with --out"
         raise InputError(problem) from None

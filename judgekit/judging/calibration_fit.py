@@ -15,10 +15,10 @@ from judgekit.judging.calibration import (
     Asked,
     Asking,
     Calibration,
+    hash_json,
     join_model_names,
-    sha256,
 )
-from judgekit.judging.questions import question_of
+from judgekit.judging.questions import get_question_class
 from judgekit.judging.questions_hash import hash_questions
 from judgekit.judging.score_source import SOURCE_WORDS, ScoreSource, possible_sources
 from judgekit.providers import registry
@@ -44,12 +44,12 @@ class PanelFingerprint(NamedTuple):
     """A hash for each model of how its profile asks it."""
 
 
-def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
+def fingerprint_panel(settings: JudgeSettings) -> PanelFingerprint:
     """Describe a judge's models, how they're queried, and how their answers are read.
 
     A calibration only fits a judge whose fingerprint is the same.
     """
-    has_scores = question_of(settings.loaded_rubric.rubric).has_scores
+    has_scores = get_question_class(settings.loaded_rubric.rubric).has_scores
     joined_names_by_tier: dict[TierName, str] = {}
     sources_by_tier: dict[TierName, dict[str, frozenset[ScoreSource]]] = {}
     profile_hashes_by_tier: Asking = {}
@@ -117,7 +117,7 @@ def _hash_profiles(endpoints: Sequence[Endpoint]) -> str | None:
         return None
     if len(hashes) == 1:  # there's nothing to combine
         return hashes[0]
-    return sha256(sorted(hashes))
+    return hash_json(sorted(hashes))
 
 
 def hash_profile(endpoint: Endpoint) -> str | None:
@@ -126,7 +126,7 @@ def hash_profile(endpoint: Endpoint) -> str | None:
     if relevant_fields is None:
         return None
     context_limit = endpoint.profile.limits.context_chars
-    return sha256([relevant_fields, endpoint.output_mode, context_limit])
+    return hash_json([relevant_fields, endpoint.output_mode, context_limit])
 
 
 def _list_relevant_fields(endpoint: Endpoint) -> dict[str, object] | None:
@@ -146,8 +146,8 @@ def _list_litellm_fields(profile: registry.LitellmProfile, endpoint: Endpoint) -
     """Return the fields of a LiteLLM profile that affect the replies of the endpoint's model."""
     # Both are tables by model.
     relevant_fields: dict[str, object] = {
-        "arguments": profile.of_model(profile.arguments, endpoint.model, default={}),
-        "thinking": profile.of_model(profile.thinking, endpoint.model, default=0),
+        "arguments": profile.look_up_model(profile.arguments, endpoint.model, default={}),
+        "thinking": profile.look_up_model(profile.thinking, endpoint.model, default=0),
     }
     thresholds = pointwise.thresholds(endpoint)
     if thresholds:
@@ -155,7 +155,7 @@ def _list_litellm_fields(profile: registry.LitellmProfile, endpoint: Endpoint) -
     return relevant_fields
 
 
-def misfits(
+def explain_misfits(
     calibration: Calibration, loaded: LoadedRubric, panel: PanelFingerprint, subjects: int = 0
 ) -> Iterator[str]:
     """Yield each reason why a calibration doesn't fit a judge.
@@ -233,7 +233,7 @@ def _list_relevant_options(
 
     # Several questions can share a call to a model that writes. For other models, that only matters if the
     # questions are about two texts.
-    can_combine_questions = has_writer or question_of(rubric).is_about_two
+    can_combine_questions = has_writer or get_question_class(rubric).is_about_two
     if len(rubric.questions) > 1 and can_combine_questions:
         yield "criteria"
 

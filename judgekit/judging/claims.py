@@ -14,7 +14,7 @@ from judgekit.judging.findings import MAX_FINDINGS
 from judgekit.judging.jury import EVEN
 from judgekit.judging.verdict import Finding
 from judgekit.providers.decisions import YES, DecisionQuestion
-from judgekit.text import lines_of, visible
+from judgekit.text import remove_invisible, split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -131,7 +131,7 @@ class _Block(NamedTuple):
 def _split_blocks(text: str) -> Iterator[_Block]:
     """Yield the blocks of a text, in order."""
     builder = _BlockBuilder()
-    lines = lines_of(text)
+    lines = split_lines(text)
     next_lines = [*lines, ""][1:]  # nothing comes after the last line
     for line, next_line in zip(lines, next_lines, strict=True):
         if builder.is_in_code:
@@ -168,7 +168,7 @@ class _BlockBuilder:
             self._start_block("code", open_fence=fence[1])
             return
 
-        line = _without_mark(_BLOCKQUOTE_PATTERN, whole_line)
+        line = _strip_mark(_BLOCKQUOTE_PATTERN, whole_line)
         line_kind = _classify_line(line, next_line)
         if line_kind == "prose":  # continues the current block, even an item
             self._lines.append(line)
@@ -177,13 +177,13 @@ class _BlockBuilder:
         # Any other line ends the block and, unless it's a separator, starts another one.
         yield from self.end_block()
         if line_kind == "heading":
-            yield from _make_blocks("lead", [_without_mark(_HEADING_PATTERN, line).rstrip("# \t")])
+            yield from _make_blocks("lead", [_strip_mark(_HEADING_PATTERN, line).rstrip("# \t")])
         elif line_kind == "table header":
             yield from _make_blocks("lead", [line.strip("| \t")])
         elif line_kind == "table row":
             self._start_block("item", line.strip("| \t"))
         elif line_kind == "list item":
-            self._start_block("item", _without_mark(_LIST_MARKER_PATTERN, line))
+            self._start_block("item", _strip_mark(_LIST_MARKER_PATTERN, line))
 
     def end_block(self) -> Iterator[_Block]:
         """Yield the current block unless it's blank, and go on with prose."""
@@ -211,7 +211,7 @@ def _classify_line(line: str, next_line: str) -> str:
     return "prose"
 
 
-def _without_mark(mark: re.Pattern[str], line: str) -> str:
+def _strip_mark(mark: re.Pattern[str], line: str) -> str:
     """Remove a mark, such as a list's bullet, from the start of a line."""
     match = mark.match(line)
     if match is None:
@@ -324,7 +324,7 @@ def claim_questions(
     questions = []
     for number, claim in enumerate(claims, 1):
         # The claim comes from an untrusted text, so it's fenced.
-        instruction = f"Is this claim supported by the sources? {fence.around(claim.full_text)}"
+        instruction = f"Is this claim supported by the sources? {fence.wrap_text(claim.full_text)}"
         questions.append(
             DecisionQuestion(_name_question(dimension, number), "predicate", instruction)
         )
@@ -338,7 +338,7 @@ def are_all_answered(
     return all(_name_question(dimension, number) in answers for number in range(1, len(claims) + 1))
 
 
-def least_supported(
+def find_least_supported(
     dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> Mapping[str, float]:
     """Return the answer about the least supported claim, which decides the dimension's score."""
@@ -349,7 +349,7 @@ def least_supported(
     return min(answers_to_claims, key=lambda answer: answer[YES])
 
 
-def unsupported_claims(
+def list_unsupported_claims(
     dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> tuple[Finding, ...]:
     """Return a finding for each claim that the sources probably don't support, in text order.
@@ -369,7 +369,7 @@ def unsupported_claims(
         finding = Finding(
             dimension=dimension,
             issue=f"not supported by the sources (probability {low_support_by_number[number]:.2f})",
-            quote=visible(claims[number - 1].quote),
+            quote=remove_invisible(claims[number - 1].quote),
         )
         findings.append(finding)
     return tuple(findings)

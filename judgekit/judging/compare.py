@@ -19,17 +19,17 @@ from judgekit.judging.finality import MARGIN_DECIMALS
 from judgekit.judging.jury import (
     WINS,
     TierVote,
-    favourite,
+    find_favourite,
 )
 from judgekit.judging.orchestrator import Judge
 from judgekit.judging.question import AnyRubric
 from judgekit.judging.reservations import (
     Reservation,
     ReservationKind,
-    failures,
-    in_words,
+    join_reservations,
+    list_failures,
 )
-from judgekit.judging.rows import find_families, independence_problem
+from judgekit.judging.rows import explain_independence_problem, find_families
 from judgekit.judging.steps import CUT_TEXTS_ROW, EQUAL_TEXTS, OWN_FAMILY_ROW, End, EscalationRules
 from judgekit.judging.verdict import Comparison, Contestant
 from judgekit.redaction import redact
@@ -63,10 +63,10 @@ class ComparisonResult(NamedTuple):
 class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
     """Compares texts: the part that pairs and rankings share."""
 
-    def attributed(self, subject: ComparisonInput) -> ComparisonInput:
-        return subject.written_by(self.settings.author_family)
+    def attribute_subject(self, subject: ComparisonInput) -> ComparisonInput:
+        return subject.fill_in_author(self.settings.author_family)
 
-    def redacted(self, subject: ComparisonInput) -> tuple[ComparisonInput, int]:
+    def redact_subject(self, subject: ComparisonInput) -> tuple[ComparisonInput, int]:
         """Replace the secrets in the prompt and the texts, if redaction is on.
 
         Return the new subject and the number of secrets.
@@ -85,7 +85,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         if state.subject.is_one_text:
             state.refusal_reason = "no model compares a text with itself"
 
-    def comparison(
+    def build_comparison(
         self,
         state: Compared,
         end: End,
@@ -102,7 +102,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         # Equal texts are a tie without asking a model, so the given end and result say nothing.
         if subject.is_one_text:
             end = EQUAL_TEXTS
-            result = _tie_of_equal_texts(subject)
+            result = _build_equal_texts_tie(subject)
         lead = result.lead
         if lead is not None:
             lead = round(lead, MARGIN_DECIMALS)
@@ -120,7 +120,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             truncated=result.truncated,
             families=result.families,
             independent=independence.is_independent(subject.author_families, result.families),
-            **state.verdict_fields(self.settings),
+            **state.build_verdict_fields(self.settings),
         )
         if self.settings.redact:
             return outgoing.redact_replies(comparison)
@@ -133,12 +133,12 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         possible_reservations = [
             self._explain_not_judged(state),
             result.reservation,
-            *failures(state.rounds),
+            *list_failures(state.rounds),
             note,
             self._explain_uncalibrated(),
         ]
         reservations = filter(None, possible_reservations)
-        return in_words(reservations)
+        return join_reservations(reservations)
 
     def _explain_not_judged(self, state: Compared) -> Reservation | None:
         """Explain why no model was called, or return None if there's nothing to explain."""
@@ -157,22 +157,26 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             return None
         return Reservation(ReservationKind.CALIBRATION, warning)
 
-    def families(self, state: Compared, end: End) -> tuple[str, ...]:
+    def list_families(self, state: Compared, end: End) -> tuple[str, ...]:
         """List the families behind an outcome, alphabetically."""
-        return tuple(sorted(find_families(self.evidence(state), self.rules(state), end)))
+        return tuple(sorted(find_families(self.read_evidence(state), self.build_rules(state), end)))
 
-    def refused_result(self, state: Compared, end: End, *, truncated: bool) -> ComparisonResult:
+    def build_refused_result(
+        self, state: Compared, end: End, *, truncated: bool
+    ) -> ComparisonResult:
         """Build the undetermined result for a win that only the winner's own family supports."""
         # A refusal has always overruled a win, so `or end` is only for the type checker.
         overruled_win = end.overruled_end or end
-        problem = independence_problem(self.evidence(state), self.rules(state), overruled_win)
+        problem = explain_independence_problem(
+            self.read_evidence(state), self.build_rules(state), overruled_win
+        )
         reservation = None
         if problem:
             reservation = Reservation(ReservationKind.OWN_FAMILY, problem)
         return ComparisonResult(
             reservation=reservation,
             truncated=truncated,
-            families=self.families(state, end),
+            families=self.list_families(state, end),
         )
 
 
@@ -182,7 +186,7 @@ def _hash_prompt(prompt: str) -> str:
     return hashlib.sha256(prompt_bytes).hexdigest()
 
 
-def _tie_of_equal_texts(subject: ComparisonInput) -> ComparisonResult:
+def _build_equal_texts_tie(subject: ComparisonInput) -> ComparisonResult:
     """Build the result for subjects with the same text."""
     texts = "two texts" if len(subject.files) == MIN_TEXTS else "texts"
     return ComparisonResult(verdict=TIE, lead=0.0, reasoning=f"The {texts} are the same.")
@@ -219,7 +223,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         ComparisonJudge.note_refusal_and_cuts(self, state)
         state.cut_tiers = self.cut_texts(state)
 
-    def question(self, tier: TierName, state: Compared) -> CompareQuestion:
+    def build_question(self, tier: TierName, state: Compared) -> CompareQuestion:
         """Build the question for a tier. The tiebreaker also sees the earlier votes with their reasons."""
         question = CompareQuestion(self.settings, state.subject, tier)
         if tier != "tiebreaker":
@@ -237,7 +241,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
             question, instructions_tier=instructions_tier, earlier_opinions=earlier_opinions
         )
 
-    def evidence(self, state: Compared) -> Evidence:
+    def read_evidence(self, state: Compared) -> Evidence:
         """Convert the tiers' votes to evidence."""
         subject = state.subject
         # A model family that wrote only one of the two texts may favour that text.
@@ -251,13 +255,13 @@ class PairJudge(ComparisonJudge[CompareRubric]):
             favouring_families=favouring_families,
         )
 
-    def rules(self, state: Compared) -> EscalationRules:
+    def build_rules(self, state: Compared) -> EscalationRules:
         """Return the escalation rules for pairs.
 
         Their `authors` are, by outcome, those of the text that wins.
         """
-        escalation_rules = self.settings.escalation_rules("pair")
-        first_winner = favourite(state.opinions)
+        escalation_rules = self.settings.build_escalation_rules("pair")
+        first_winner = find_favourite(state.opinions)
         if first_winner is None:  # no outcome makes a text win
             return replace(escalation_rules, authors={})
 
@@ -280,7 +284,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         if cuts:
             note = Reservation(ReservationKind.CUT, f"cut: {', '.join(cuts)}")
         result = self._build_result(state, end)
-        return self.comparison(state, end, result, note)
+        return self.build_comparison(state, end, result, note)
 
     def _build_result(self, state: Compared, end: End) -> ComparisonResult:
         """Build the result from the vote of the tier that decided. If none did, the result has no vote."""
@@ -292,20 +296,20 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         votes: dict[TierName, TierVote] = state.opinions
         vote = votes[end.tier]
         # All tiers have the same labels, so any tier's question can translate them.
-        reasoning = self.question("quick", state).readable(vote.reasoning)
+        reasoning = self.build_question("quick", state).replace_labels(vote.reasoning)
         return ComparisonResult(
-            verdict=word_of_end(end, favourite(votes)),
+            verdict=convert_end_to_word(end, find_favourite(votes)),
             lead=vote.lead,
             reasoning=reasoning,
             truncated=end.tier in state.cut_tiers,
-            families=self.families(state, end),
+            families=self.list_families(state, end),
         )
 
     def _refuse_win_by_own_family(self, state: Compared, end: End) -> ComparisonResult:
         """Build the result for a win that doesn't count, because only the winner's family voted for it."""
         refused_end = end.overruled_end
         was_cut = refused_end is not None and refused_end.tier in state.cut_tiers
-        return self.refused_result(state, end, truncated=was_cut)
+        return self.build_refused_result(state, end, truncated=was_cut)
 
     def _build_undecided_result(self, state: Compared, end: End) -> ComparisonResult:
         """Build the result without a vote, because no tier decided."""
@@ -314,7 +318,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
             verdict=end.verdict,
             reservation=reservation,
             truncated=bool(state.cut_tiers),
-            families=self.families(state, end),
+            families=self.list_families(state, end),
         )
 
     def cut_texts(self, state: Compared) -> dict[TierName, str]:
@@ -350,7 +354,7 @@ NOT_WHOLE = Reservation(
 )
 
 
-def word_of_end(end: End, first_winner: PairWord | None) -> str:
+def convert_end_to_word(end: End, first_winner: PairWord | None) -> str:
     """Convert an end's verdict to the better text's letter or "tie". An open verdict stays as it is."""
     # The escalation rules judge if the first winner is better. "accept" means that it is, "reject" that the
     # other text is, and "improve" that neither is.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.config import TIE
 from judgekit.judging import decisions, prompt
-from judgekit.judging.documents import ComparisonInput, VisibleFile, characters_seen, file_of
-from judgekit.judging.fence import labels
+from judgekit.judging.documents import ComparisonInput, VisibleFile, get_max_characters, make_file
+from judgekit.judging.fence import assign_labels
 from judgekit.judging.jury import (
     ORDERS,
     WINS,
@@ -22,7 +22,7 @@ from judgekit.judging.jury import (
     combine_calls,
     combine_votes,
 )
-from judgekit.judging.kinds import kind_of
+from judgekit.judging.kinds import get_model_kind
 from judgekit.judging.question import AskedQuestion, ModelTurn
 from judgekit.judging.questionnaire import Questionnaire, TypedQuestion
 from judgekit.judging.verdict import CompareRound, PairOpinion
@@ -58,12 +58,12 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
 
     @classmethod
     def about_fixed_subject(cls, settings: JudgeSettings, tier: TierName) -> CompareQuestion:
-        pair = ComparisonInput("a", (file_of("A", "b"), file_of("B", "c")))
+        pair = ComparisonInput("a", (make_file("A", "b"), make_file("B", "c")))
         label = cls(settings, pair, tier).label("A")
         return cls(settings, pair, tier, earlier_opinions=[EarlierOpinion(label, "d")])
 
     @staticmethod
-    def agent_text(rubric: CompareRubric, mode: ModeName) -> str:
+    def write_agent_text(rubric: CompareRubric, mode: ModeName) -> str:
         del mode  # the questions are the same in both modes
         return prompt.compare_agent_text(rubric)
 
@@ -71,7 +71,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     def reading_thresholds(self) -> Sequence[float]:
         return (MIN_LEANING,)
 
-    def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
+    def build_questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
         """Build a questionnaire for each part of the rubric, in each order of the texts."""
         # `_list_calls` relies on this order.
         questionnaires = []
@@ -91,7 +91,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         question = TypedQuestion(_list_criteria(rubric), "choice", options=options)
         instructions_tier = self.instructions_tier or self.tier
         return Questionnaire(
-            call_key=CallKey(self.subject.shown_sha256(order), rubric.ref, self.tier, part),
+            call_key=CallKey(self.subject.hash_shown_texts(order), rubric.ref, self.tier, part),
             timeout=self.limits.timeout,
             system=rubric.prompt.system,
             instructions=getattr(rubric.prompt.instructions, instructions_tier),
@@ -106,7 +106,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     def _name_texts(self, order: str, endpoint: Endpoint | None) -> dict[str, str]:
         """Return the names that a model sees for the texts, by letter."""
         # A model that writes gets unpredictable labels. Otherwise, a text could name itself as the winner.
-        if kind_of(endpoint).needs_random_labels:
+        if get_model_kind(endpoint).needs_random_labels:
             return {letter: self.label(letter) for letter in order}
         # Other models can't repeat a label. They get a fixed name for the text that's shown first, and one
         # for the second.
@@ -117,7 +117,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     ) -> dict[str, str]:
         """Map the names of the texts to the hashes of their content."""
         # If the names are labels, list them in the same order for "AB" and "BA".
-        if kind_of(endpoint).needs_random_labels:
+        if get_model_kind(endpoint).needs_random_labels:
             return {label: sha256 for sha256, label in self._label_by_hash.items()}
         hash_by_name = {}
         for letter, name in name_by_letter.items():
@@ -152,7 +152,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
             probabilities[letter] = probability
         better = _find_preferred(probabilities)
         # Only a decision model's probabilities are recorded.
-        if kind_of(endpoint).shows_probabilities:
+        if get_model_kind(endpoint).shows_probabilities:
             return Vote(better, probabilities=probabilities)
         return Vote(better)
 
@@ -166,7 +166,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
             letter_by_name[name] = letter_by_hash[sha256]
         return letter_by_name
 
-    def opinion(self, samples: Sequence[Sequence[Vote | None]]) -> Vote | None:
+    def combine_samples(self, samples: Sequence[Sequence[Vote | None]]) -> Vote | None:
         """Combine a model's calls into one vote, or None if too few samples are complete."""
         votes: list[Vote | None] = []
         for sample in samples:
@@ -181,14 +181,16 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         """Convert an opinion to the form that's recorded for a round."""
         probabilities = {}
         if opinion.probabilities:
-            probabilities = decisions.rounded({_BETTER_QUESTION_NAME: opinion.probabilities})
+            probabilities = decisions.round_probabilities(
+                {_BETTER_QUESTION_NAME: opinion.probabilities}
+            )
         return PairOpinion(
             better=opinion.word,
-            reasoning=self.readable(opinion.reasoning),
+            reasoning=self.replace_labels(opinion.reasoning),
             probabilities=probabilities,
         )
 
-    def rounds(self, first: int, turns: Sequence[ModelTurn[Vote]]) -> list[CompareRound]:
+    def build_rounds(self, first: int, turns: Sequence[ModelTurn[Vote]]) -> list[CompareRound]:
         """Record each call as a round. The rounds are numbered from `first`."""
         rounds: list[CompareRound] = []
         for turn in turns:
@@ -201,7 +203,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
                     criterion=criterion or None,  # "" if the call covers all criteria
                     sample=sample,
                     opinion=answer.record_value(self.record),
-                    **answer.round_fields(),
+                    **answer.build_round_fields(),
                 )
                 rounds.append(compare_round)
         return rounds
@@ -216,7 +218,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         # Each sample makes one call for each of the `questionnaires`, in their order.
         return product(sample_numbers, criteria, ORDERS)
 
-    def readable(self, text: str) -> str:
+    def replace_labels(self, text: str) -> str:
         """Replace the labels in a model's text with the letters A and B."""
         letter_by_label = {self.label(letter): letter for letter in WINS}
         alternatives = "|".join(re.escape(label) for label in letter_by_label)
@@ -229,12 +231,14 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     @property
     def _label_by_hash(self) -> dict[str, str]:
         """The texts' labels by hash, the same in both orders and all tiers."""
-        return labels(self.subject.prompt, sorted(file.sha256 for file in self.subject.files))
+        return assign_labels(
+            self.subject.prompt, sorted(file.sha256 for file in self.subject.files)
+        )
 
     def visible_file(self, endpoint: Endpoint | None, letter: str, label: str) -> VisibleFile:
         """Return a text as a model sees it, cut to half of the characters that the model may see."""
         file = self.subject.file(letter)
-        limit = characters_seen(self.limits, endpoint) // len(WINS)
+        limit = get_max_characters(self.limits, endpoint) // len(WINS)
         return VisibleFile(label, file.text[:limit], file.total_chars)
 
 

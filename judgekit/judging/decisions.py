@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from judgekit.errors import CACHED_USAGE, FailureKind, GatewayError, Usage, usage_of_failed_call
 from judgekit.judging import claims
 from judgekit.judging.jury import EVEN, PROBABILITY_DECIMALS
-from judgekit.judging.questionnaire import Answers, mean_points
+from judgekit.judging.questionnaire import Answers, average_points
 from judgekit.judging.round import (
     Answer,
     Session,
@@ -63,14 +63,14 @@ class Decider:
     def reading_thresholds(self) -> Sequence[float]:
         return (EVEN,)  # a claim below it is a finding
 
-    def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
+    def build_prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
         """Return the request in a form for people."""
         claims_by_name = _split_claims(questionnaire)
         questions = _make_questions(questionnaire, claims_by_name, fence)
-        return [shown(_make_state(questionnaire, fence), questions)]
+        return [render_request(_make_state(questionnaire, fence), questions)]
 
-    def words(self, questionnaire: Questionnaire, fence: Fence) -> Any:  # noqa: ANN401 - JSON
-        return self.prompts(questionnaire, fence)
+    def collect_words(self, questionnaire: Questionnaire, fence: Fence) -> Any:  # noqa: ANN401 - JSON
+        return self.build_prompts(questionnaire, fence)
 
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
@@ -140,7 +140,7 @@ def _make_candidate_questions(questionnaire: Questionnaire) -> list[DecisionQues
     questions = []
     for label in questionnaire.labels:
         for name, question in questionnaire.questions.items():
-            full_name = questionnaire.question_of(label, name)
+            full_name = questionnaire.name_question(label, name)
             instruction = f"About the memory [{label}]: {question.text}"
             questions.append(DecisionQuestion(full_name, "predicate", instruction))
     return questions
@@ -184,7 +184,7 @@ def _make_choice(name: str, question: TypedQuestion) -> DecisionQuestion:
 def _make_state(questionnaire: Questionnaire, fence: Fence) -> State:
     """Build the system message, context and key that all questions of a request share."""
     return State(
-        system=questionnaire.guarded_system(fence),
+        system=questionnaire.write_guarded_system(fence),
         context=questionnaire.context(fence),
         call_key=questionnaire.call_key,
     )
@@ -202,25 +202,27 @@ def _read_distributions(
     # missing.
     for name, text_claims in claims_by_name.items():
         if claims.are_all_answered(name, text_claims, distributions):
-            shares[name] = claims.least_supported(name, text_claims, distributions)
-            findings += claims.unsupported_claims(name, text_claims, distributions)
+            shares[name] = claims.find_least_supported(name, text_claims, distributions)
+            findings += claims.list_unsupported_claims(name, text_claims, distributions)
     # Add the answers to all questions that were asked. Those about single claims have names of their own.
     shares |= distributions
 
     points = {}
-    for name in questionnaire.names_of_answers():
+    for name in questionnaire.list_answer_names():
         if name in shares:
-            points[name] = mean_points(shares[name], questionnaire.points_of_words)
+            points[name] = average_points(shares[name], questionnaire.points_of_words)
     return Answers(points, shares, findings=tuple(findings))
 
 
-def shown(state: State, questions: Sequence[DecisionQuestion]) -> Messages:
+def render_request(state: State, questions: Sequence[DecisionQuestion]) -> Messages:
     """Return the state and the questions in a form for people."""
     text = json.dumps(build_question_arguments(questions), ensure_ascii=False, indent=2)
     return (*state.messages, Message("user", f"The questions:\n{text}"))
 
 
-def rounded(distributions: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+def round_probabilities(
+    distributions: Mapping[str, Mapping[str, float]],
+) -> dict[str, dict[str, float]]:
     """Round probabilities to the digits that are recorded."""
     rounded_by_name = {}
     for name, shares in distributions.items():
@@ -339,7 +341,7 @@ async def _ask_chunks(
     for number, chunk in enumerate(chunks, 1):
         key = state.call_key
         if len(chunks) > 1:
-            key = key.within(f"questions{number}")
+            key = key.append_part(f"questions{number}")
         calls.append(partial(_ask_once, session, endpoint, state.messages, chunk, key, timeout))
     return await gather_limited(calls, session, endpoint)
 
@@ -424,7 +426,7 @@ async def _ask_once(
     if unanswered:
         failure = _make_unanswered_failure(unanswered[0], reply.model)
     # A reply that this session remembers has already been paid for.
-    usage = reply.usage.of_call() if is_new else CACHED_USAGE
+    usage = reply.usage.count_as_call() if is_new else CACHED_USAGE
     return Answer(distributions or None, failure, usage, ms_since(started), reply.model)
 
 
@@ -450,6 +452,6 @@ async def _ask_or_remember(
     key = (endpoint.model, request.messages, request.questions)
     if key in session.remembered:
         return session.remembered[key], False
-    reply = await session.reply(endpoint, request)
+    reply = await session.get_reply(endpoint, request)
     session.remembered[key] = reply
     return reply, True

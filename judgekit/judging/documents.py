@@ -21,9 +21,8 @@ from typing import (
 
 from judgekit.errors import InputError, UsageError
 from judgekit.git import GitError, Repository
-from judgekit.judging.kinds import kind_of
 from judgekit.judging.named_inputs import refuse_link_out
-from judgekit.text import encodable, is_blank
+from judgekit.text import is_blank, replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -65,19 +64,19 @@ class VisibleFile:
     total_chars: int
 
 
-def named(text: str | None) -> tuple[str, ...]:
+def parse_families(text: str | None) -> tuple[str, ...]:
     """Parse a comma-separated list of model families or model names, such as "gpt, gpt-5", into families.
 
     Skip "none", which stands for a person.
     """
-    from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name  # noqa: PLC0415 - imported lazily because it's slow
+    from judgekit.providers.registry import UNKNOWN_FAMILY, guess_family  # noqa: PLC0415 - imported lazily because it's slow
 
     families = []
     for list_item in (text or "").split(","):
         name = list_item.strip().casefold()
         if not name or name == "none":
             continue
-        family = family_by_name(name)
+        family = guess_family(name)
         # An unknown name counts as a family of its own.
         if family == UNKNOWN_FAMILY:
             family = name
@@ -154,7 +153,7 @@ class File:
         """The path that models see."""
         return self.alias or self.path
 
-    def body(self, clean_name: Callable[[str], str] = str) -> SentFile:
+    def build_body(self, clean_name: Callable[[str], str] = str) -> SentFile:
         """Build the file's part of a request to a server. `clean_name` can remove secrets from names."""
         body: SentFile = {
             "path": clean_name(self.path),
@@ -167,7 +166,7 @@ class File:
         return body
 
 
-def file_of(path: str, text: str) -> File:
+def make_file(path: str, text: str) -> File:
     """Make a file from a text. A very long text is cut, but the hash is of the full text."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return File(path, text[:CONTEXT_CHARS], digest, len(text))
@@ -192,13 +191,13 @@ class Document:
         listing = "".join(f"{file.path}\0{file.sha256}\n" for file in self.files)
         return hashlib.sha256(listing.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def body(self, clean_name: Callable[[str], str] = str) -> SentDocument:
+    def build_body(self, clean_name: Callable[[str], str] = str) -> SentDocument:
         """Build the document's part of a request to a server. `clean_name` can remove secrets from names."""
         author_name = self.author.name
         if author_name:
             author_name = clean_name(author_name)
         body: SentDocument = {
-            "files": [file.body(clean_name) for file in self.files],
+            "files": [file.build_body(clean_name) for file in self.files],
             "task_id": clean_name(self.task_id),
             "description": self.task.description,
             "acceptance": self.task.acceptance,
@@ -218,7 +217,7 @@ class Document:
     @property
     def author_families(self) -> tuple[str, ...]:
         if self.author.family:
-            return named(self.author.family)
+            return parse_families(self.author.family)
         return ()
 
     def lacks(self, rubric: ScoreRubric) -> str | None:
@@ -235,7 +234,7 @@ class Document:
 
     def visible_files(self, tier: Tier, endpoint: Endpoint | None) -> tuple[VisibleFile, ...]:
         """Return the files as a model of a tier sees them, truncated to its total limit of characters."""
-        characters_left = characters_seen(tier, endpoint)
+        characters_left = get_max_characters(tier, endpoint)
         files = []
         for file in self.files:
             text = file.text[:characters_left]
@@ -244,7 +243,7 @@ class Document:
         return tuple(files)
 
 
-def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
+def get_max_characters(tier: Tier, endpoint: Endpoint | None) -> int:
     """Return the maximum number of a subject's characters that a tier's model sees.
 
     Without an endpoint, the default limit of a model's context applies.
@@ -252,7 +251,7 @@ def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
     context_limit = CONTEXT_CHARS
     if endpoint is not None:
         context_limit = endpoint.profile.limits.context_chars or CONTEXT_CHARS
-        if kind_of(endpoint).ignores_tier_limit:
+        if get_model_kind(endpoint).ignores_tier_limit:
             return context_limit
     # Without a limit of its own, a tier gets the default even if the model's context is larger.
     tier_limit = tier.max_chars or CONTEXT_CHARS
@@ -276,10 +275,10 @@ class ComparisonInput:
     files: tuple[File, ...]
     authors: tuple[str | None, ...] = ()
 
-    def body(self) -> SentComparison:
+    def build_body(self) -> SentComparison:
         return {
             "prompt": self.prompt,
-            "files": [file.body() for file in self.files],
+            "files": [file.build_body() for file in self.files],
             "authors": self.authors,
         }
 
@@ -314,9 +313,9 @@ class ComparisonInput:
         return dict(zip(LETTERS, self.authors, strict=False)).get(letter)
 
     def families(self, letter: str) -> tuple[str, ...]:
-        return named(self.author(letter))
+        return parse_families(self.author(letter))
 
-    def written_by(self, family: str | None) -> ComparisonInput:
+    def fill_in_author(self, family: str | None) -> ComparisonInput:
         """Name `family` as the author of every subject without one."""
         return replace(
             self, authors=tuple(self.author(letter) or family for letter in self.letters)
@@ -345,7 +344,7 @@ class ComparisonInput:
                 families.append(family)
         return tuple(families)
 
-    def shown_sha256(self, order: str) -> str:
+    def hash_shown_texts(self, order: str) -> str:
         """Hash the prompt and the subjects in this order. Recorded replies are found by this hash."""
         hashes = [self.file(letter).sha256 for letter in order]
         text = "\0".join([self.prompt, *hashes])
@@ -474,7 +473,7 @@ def decode(path: str, data: bytes, name: str | None = None) -> File:
 
     Raises `InputError` with a one-line message that mentions `name`, or otherwise `path`.
     """
-    printable_name = encodable(name or path)
+    printable_name = replace_surrogates(name or path)
     _refuse_binary(data, printable_name)
     try:
         text = data.decode("utf-8-sig")
@@ -487,7 +486,7 @@ def decode(path: str, data: bytes, name: str | None = None) -> File:
 
     shortened_text = text[:CONTEXT_CHARS]
     sha256 = hashlib.sha256(data).hexdigest()  # of the whole file
-    return File(encodable(path), shortened_text, sha256, total_chars=len(text))
+    return File(replace_surrogates(path), shortened_text, sha256, total_chars=len(text))
 
 
 def _refuse_binary(data: bytes, name: str) -> None:
@@ -500,7 +499,7 @@ def _refuse_binary(data: bytes, name: str) -> None:
         raise InputError(f"{name}: a binary file; judgekit judges only text")
 
 
-def document(
+def build_document(
     files: Sequence[File],
     task_id: str | None = None,
     task: TaskDescription | None = None,
@@ -511,12 +510,12 @@ def document(
     `family` is the model family that wrote the files. The default `task_id` is `PATH@HASH` of the first file.
     """
     # Values from a command line can contain lone surrogates, which can't be stored as UTF-8.
-    name = encodable(task_id) if task_id else ""
+    name = replace_surrogates(task_id) if task_id else ""
     if not name:
         first_file = files[0]
         name = f"{first_file.path}@{first_file.sha256[:16]}"
     if family:
-        family = encodable(family)
+        family = replace_surrogates(family)
     return Document(tuple(files), name, task or TaskDescription(), Author(family=family))
 
 

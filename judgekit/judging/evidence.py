@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.judging import jury
 from judgekit.judging.finality import MARGIN_DECIMALS
-from judgekit.judging.standing import contending
+from judgekit.judging.standing import list_contenders
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -163,7 +163,7 @@ def read_pair(
     the model families that wrote only that text, and so may favour it.
     """
     # A vote counts as an acceptance if it's for the same text as the first vote for any text.
-    outcomes = jury.outcomes(votes)
+    outcomes = jury.convert_to_outcomes(votes)
     evidence = {}
     for tier, vote in votes.items():
         evidence[tier] = TierEvidence(
@@ -213,9 +213,9 @@ def read_ranking(
 
 def _build_standing(ranked: RankedTier, means: Mapping[str, float], near_margin: float) -> Standing:
     """Order a tier's texts, best first, and count those that are near or equal to the best."""
-    order = contending(means, float("inf"))  # at any distance, so all texts
-    near_best = contending(means, near_margin)
-    equal_to_best = contending(means, 0.0)
+    order = list_contenders(means, float("inf"))  # at any distance, so all texts
+    near_best = list_contenders(means, near_margin)
+    equal_to_best = list_contenders(means, 0.0)
     return Standing(
         ranked_letters=tuple(order),
         near_best_count=len(near_best),

@@ -22,8 +22,8 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING, Final
 
 from judgekit import environment, outputs
-from judgekit.redaction.lookalikes import plain, skeleton
-from judgekit.text import visible
+from judgekit.redaction.lookalikes import skeleton, undo_lookalikes
+from judgekit.text import remove_invisible
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -79,7 +79,7 @@ class Fence:
         self.tag = f"{_TAG_WORD}-{nonce}"
         self.guard = _GUARD.format(tag=self.tag)
 
-    def around(self, text: str, **attributes: str) -> str:
+    def wrap_text(self, text: str, **attributes: str) -> str:
         """Put `text` between this fence's tags, with `attributes` in the opening tag.
 
         The text is made harmless, so that nothing in it can close the fence or look like a new chat message.
@@ -92,14 +92,14 @@ class Fence:
 
 def _make_attribute_harmless(value: str) -> str:
     """Put an attribute's value on one line, and replace what could end the attribute or the tag."""
-    words = _break_marks(visible(value)).split()
+    words = _break_marks(remove_invisible(value)).split()
     one_line = " ".join(words)
     return one_line.translate(_QUOTE_TRANSLATION)
 
 
 def _make_harmless(text: str) -> str:
     """Change a text so that nothing in it can close a fence or look like a new chat message."""
-    plain_text = plain(visible(text))
+    plain_text = undo_lookalikes(remove_invisible(text))
     text_without_chat_marks = _break_marks(plain_text)
     return _break_tags(text_without_chat_marks)
 
@@ -132,12 +132,12 @@ def _break_marks(text: str) -> str:
     return _OPENING_BRACKET_PATTERN.sub(r"\g<0> ", text)
 
 
-def without_nonce(text: str) -> str:
+def replace_nonces(text: str) -> str:
     """Replace the nonces in a prompt's fences, so that prompts can be compared."""
     return _TAG_PATTERN.sub(_TAG_WORD, text)
 
 
-def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
+def assign_labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
     """Map each id to an unpredictable label of four letters, in shuffled order.
 
     Labels that occur in `shown`, the text that a model sees with them, are avoided. On one installation, the

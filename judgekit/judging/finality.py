@@ -86,7 +86,9 @@ class FinalityRules:
         """Whether a tier's opinions can be final by their leaning, regardless of their scores."""
         return any(rule.tier == tier and rule.leaning is not None for rule in self.rules)
 
-    def decided(self, tier: TierName, leanings: Mapping[TierName, float]) -> Outcome | None:
+    def find_decided_outcome(
+        self, tier: TierName, leanings: Mapping[TierName, float]
+    ) -> Outcome | None:
         """Return the outcome that a decision model leans to far enough, or None.
 
         The calibration's rules say how far that is.
@@ -96,12 +98,12 @@ class FinalityRules:
         for rule in self.rules:
             if rule.tier != tier or rule.leaning is None:
                 continue
-            is_enough = towards(rule.outcome, leanings[tier]) >= rule.leaning
+            is_enough = measure_distance_towards(rule.outcome, leanings[tier]) >= rule.leaning
             if is_enough:
                 return rule.outcome
         return None
 
-    def final(self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]) -> bool:
+    def is_final(self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]) -> bool:
         """Whether a tier's opinion is final."""
         if seen[tier] is None:
             return False
@@ -156,7 +158,7 @@ def _find_tier_before(tier: TierName, seen: Seen) -> TierName | None:
     return tiers[position - 1]
 
 
-def towards(outcome: Outcome, leaning: float) -> float:
+def measure_distance_towards(outcome: Outcome, leaning: float) -> float:
     """Return a leaning's distance towards an outcome, which is negative on the other side."""
     if outcome == "accept":
         return leaning

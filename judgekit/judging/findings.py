@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from judgekit.judging.verdict import Finding
 from judgekit.retrieval.terms import fold, split_alphanumeric, stem_english
-from judgekit.text import visible
+from judgekit.text import remove_invisible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ def _read_finding(part: str, replied_finding: Mapping[str, str]) -> Finding | No
     `part` is the only dimension that the model was asked about, or "".
     """
     # Findings are shown in terminals and stored as JSON, so remove escapes and lone surrogates.
-    fields = {name: visible(text) for name, text in replied_finding.items()}
+    fields = {name: remove_invisible(text) for name, text in replied_finding.items()}
     fields["issue"] = fields["issue"] or fields["suggestion"]
     if not fields["issue"]:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from judgekit.text import lines_of, short_line, visible
+from judgekit.text import remove_invisible, shorten_to_line, split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ _MAX_CELL_CHARS = 300  # in a cell or a line
 
 def record_html(text: str, findings: Iterable[tuple[str, str]] = ()) -> str:
     """Render a text as HTML with its first line in bold, followed by a list of findings (issue and quote)."""
-    headline, *more_lines = map(_escape_line, lines_of(text))
+    headline, *more_lines = map(_escape_line, split_lines(text))
     html = "<br>".join([f"<b>{headline}</b>", *more_lines])
     items = []
     for issue, quote in findings:
@@ -52,4 +52,4 @@ def _format_cell(value: object) -> str:
 
 def _escape_line(text: str) -> str:
     """Shorten a text to one line without invisible characters, and escape it for HTML."""
-    return escape(short_line(visible(text), _MAX_CELL_CHARS))
+    return escape(shorten_to_line(remove_invisible(text), _MAX_CELL_CHARS))

@@ -36,7 +36,7 @@ def is_independent(
     return None
 
 
-def independence_problem(
+def explain_independence_problem(
     independence: Independence, author_families: Sequence[str], judging_families: Collection[str]
 ) -> str | None:
     """Explain in one line why an acceptance by these families isn't independent, or return None if it is."""

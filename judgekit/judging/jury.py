@@ -122,7 +122,7 @@ def _pool_opinions(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) 
     if is_unanimous:
         return _average_opinions(opinions, outcomes[0])
     if rule == "mean":
-        return _average_opinions(opinions, decide(mean_scores(opinions)))
+        return _average_opinions(opinions, decide(average_scores(opinions)))
 
     outcome = _find_majority_outcome(outcomes)
     supporters = [opinion for opinion in opinions if opinion.outcome == outcome]
@@ -140,11 +140,11 @@ def _find_majority_outcome(outcomes: Sequence[Outcome]) -> Outcome:
 
 def _average_opinions(opinions: Sequence[Opinion], outcome: Outcome) -> Opinion:
     """Build an opinion from an outcome and the mean scores of these opinions."""
-    scores = {name: round(score, 2) for name, score in mean_scores(opinions).items()}
+    scores = {name: round(score, 2) for name, score in average_scores(opinions).items()}
     return Opinion(outcome, scores)
 
 
-def mean_scores(opinions: Sequence[Opinion]) -> dict[str, float]:
+def average_scores(opinions: Sequence[Opinion]) -> dict[str, float]:
     """Average the opinions' scores by dimension."""
     return {
         name: fmean(opinion.scores[name] for opinion in opinions) for name in opinions[0].scores
@@ -270,7 +270,7 @@ NO_MAJORITY_REASONING = "Asked several times, it did not prefer one of the two m
 _SHARE_DIGITS = 9  # rounding makes sums in different orders equal
 
 
-def word_of(lean: float) -> PairWord:
+def get_favoured_text(lean: float) -> PairWord:
     """Return the text that a lean favours: "A" if it's positive, "B" if it's negative, otherwise "tie"."""
     if lean > 0:
         return "A"
@@ -362,7 +362,7 @@ def _combine_criteria(sample: Sequence[Vote | None], criteria: int) -> Vote | No
 def _combine_samples(votes: Sequence[Vote]) -> Vote:
     """Combine the samples' votes by their mean lean, from 1 (for A) to -1 (for B)."""
     lean = round(fmean(vote.lean for vote in votes), _SHARE_DIGITS)
-    word = word_of(lean)
+    word = get_favoured_text(lean)
     # If the samples split evenly, the result is a tie, although no sample gave a reason for a tie.
     reasoning = next((vote.reasoning for vote in votes if vote.word == word), NO_MAJORITY_REASONING)
     if word == "tie":
@@ -389,9 +389,9 @@ def combine_votes(
         return TierVote()
 
     family_leans = _average_leans_by_family(answered)
-    family_words = [word_of(lean) for lean in family_leans]
+    family_words = [get_favoured_text(lean) for lean in family_leans]
     tier_lean = _combine_leans(family_leans, rule)
-    word = word_of(tier_lean)
+    word = get_favoured_text(tier_lean)
 
     # Votes for A and B can cancel out to a tie, which then has no supporters.
     supporters = [(endpoint, vote) for endpoint, vote in answered if vote.word == word]
@@ -419,7 +419,7 @@ def _average_leans_by_family(voices: Sequence[tuple[Endpoint, Vote]]) -> list[fl
 def _combine_leans(family_leans: Sequence[float], rule: JuryRule) -> float:
     """Combine the families' leans into their tier's."""
     if rule == "majority":
-        family_words = [word_of(lean) for lean in family_leans]
+        family_words = [get_favoured_text(lean) for lean in family_leans]
         tier_lean = _measure_majority_lean(family_words)
     else:
         tier_lean = fmean(family_leans)
@@ -451,7 +451,7 @@ def _rate_agreement(family_words: Sequence[PairWord], word: PairWord) -> Consens
     return "none"  # no family agrees, or several do, but no majority
 
 
-def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
+def find_favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
     """Return the text that the first tier with a winner prefers, or None."""
     for vote in votes.values():
         if vote.word in WINS:
@@ -459,12 +459,12 @@ def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
     return None
 
 
-def outcomes(votes: Mapping[TierName, TierVote]) -> dict[TierName, Outcome | None]:
+def convert_to_outcomes(votes: Mapping[TierName, TierVote]) -> dict[TierName, Outcome | None]:
     """Convert each tier's vote into an outcome for the `favourite`, which the first winning vote chose.
 
     A vote for the favourite is `accept`, a vote for the other text is `reject`, and a tie is `improve`.
     """
-    favourite_word = favourite(votes)
+    favourite_word = find_favourite(votes)
     return {tier: _convert_word(vote.word, favourite_word) for tier, vote in votes.items()}
 
 

@@ -48,7 +48,7 @@ READS_TOKENS = ModelKind("reads tokens", candidates_at_once=1, source="points")
 KINDS = (WRITES, DECIDES, READS_TOKENS)
 
 
-def kind_of(endpoint: Endpoint | None) -> ModelKind:
+def get_model_kind(endpoint: Endpoint | None) -> ModelKind:
     """Return the kind of a model, which depends on the form of its answers. The default is to write."""
     if endpoint is None or endpoint.writes:
         return WRITES

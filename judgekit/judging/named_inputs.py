@@ -15,7 +15,7 @@ from pathlib import Path
 
 from judgekit.errors import InputError
 from judgekit.git import GitError, Repository
-from judgekit.text import escaped
+from judgekit.text import escape_name
 
 _GIT_ENTRY_NAME = ".git"  # a folder, or a file in worktrees and submodules
 
@@ -35,7 +35,7 @@ class NamedInputs:
     def read(self, name: str) -> str:
         """Read a file's text; raises `InputError` with the reason."""
         path = self._find_file(name)
-        printable_name = escaped(name)
+        printable_name = escape_name(name)
         if self._tracked is not None and path not in self._tracked:
             remedy = "add it with git, or put its text into the case"
             raise InputError(f"{printable_name} is no file that git tracks; {remedy}")
@@ -64,9 +64,9 @@ class NamedInputs:
 
         if leads_outside:
             remedy = "name the folder that holds the files with --base DIR"
-            raise InputError(f"{escaped(name)} is outside of {self.base_folder}; {remedy}")
+            raise InputError(f"{escape_name(name)} is outside of {self.base_folder}; {remedy}")
         raise InputError(
-            f"{escaped(name)} cannot be read (there is no such file in {self.base_folder})"
+            f"{escape_name(name)} cannot be read (there is no such file in {self.base_folder})"
         )
 
     @cached_property
@@ -95,7 +95,7 @@ def _resolve_name(folder: Path, name: str) -> tuple[Path, bool]:
         path = (folder / name).resolve()
         return path, path.exists()
     except (OSError, RuntimeError, ValueError):  # too long, circular links, or a NUL
-        raise InputError(f"{escaped(name)} cannot be read (not a path)") from None
+        raise InputError(f"{escape_name(name)} cannot be read (not a path)") from None
 
 
 def tracked_files(folder: Path) -> frozenset[Path]:
@@ -129,7 +129,7 @@ def refuse_link_out(path: str) -> None:
         return
     if not real_path.is_relative_to(real_checkout):
         raise InputError(
-            f"{escaped(path)}: a link that leads out of its checkout, {checkout}; "
+            f"{escape_name(path)}: a link that leads out of its checkout, {checkout}; "
             "name the file that it leads to"
         )
     _refuse_link_to_untracked(path, path_in_checkout, real_path, real_checkout)
@@ -139,7 +139,7 @@ def _refuse_link_to_untracked(
     path: str, path_in_checkout: Path, real_path: Path, real_checkout: Path
 ) -> None:
     """Raise `InputError` if a link that came with a git clone leads to a file that git doesn't track."""
-    link = escaped(path)
+    link = escape_name(path)
     try:
         tracked = tracked_files(real_checkout)
     except GitError as error:

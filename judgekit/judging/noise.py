@@ -15,11 +15,11 @@ from judgekit import environment, outputs
 from judgekit.config import ModeName, TierName, yamlfile
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import InputError
-from judgekit.judging.calibration import Count, sha256
-from judgekit.judging.calibration_fit import fingerprint
+from judgekit.judging.calibration import Count, hash_json
+from judgekit.judging.calibration_fit import fingerprint_panel
 from judgekit.judging.evidence import measure_margin
 from judgekit.judging.questions_hash import hash_questions
-from judgekit.judging.verdict import RubricRef, Verdict, rubric_ref
+from judgekit.judging.verdict import RubricRef, Verdict, build_rubric_ref
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -88,9 +88,9 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
     noise = Noise(
         schema=SCHEMA,
         made=datetime.now(UTC),
-        rubric=rubric_ref(judge.settings.loaded_rubric),
+        rubric=build_rubric_ref(judge.settings.loaded_rubric),
         mode=judge.settings.mode,
-        models=fingerprint(judge.settings).models,
+        models=fingerprint_panel(judge.settings).models,
         cases=cases,
         points=points,
     )
@@ -108,7 +108,7 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
 
 def _name_file(judge: DocumentJudge) -> str:
     """Return the name of a judge's noise file. Judges share a file only if they have the same noise."""
-    digest = sha256(_list_noise_factors(judge))
+    digest = hash_json(_list_noise_factors(judge))
     return f"{judge.rubric.rubric}-{judge.settings.mode}-{digest[:12]}.json"
 
 
@@ -118,7 +118,7 @@ def _list_noise_factors(judge: DocumentJudge) -> list[Any]:
     That's all that a calibration depends on, and the settings that decide which tiers are used.
     """
     settings = judge.settings
-    panel = fingerprint(settings)
+    panel = fingerprint_panel(settings)
     questions_sha256 = hash_questions(settings.loaded_rubric, settings.mode)
     prompt_hashes = [settings.loaded_rubric.sha256, judge.rubric.prompt.sha256, questions_sha256]
     calibration_id = settings.finality.id if settings.finality else ""

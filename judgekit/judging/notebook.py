@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from judgekit.errors import UsageError
 from judgekit.judging.html import table_html
 from judgekit.judging.verdict import Verdict
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class Verdicts(list[Verdict]):
         counts = Counter(verdict.verdict for verdict in self)
         words = ", ".join(f"{count} {word}" for word, count in counts.most_common())
         about = f": {words}" if words else ""
-        return f"<{counted(len(self), 'verdict', 'verdicts')}{about}>"
+        return f"<{format_count(len(self), 'verdict', 'verdicts')}{about}>"
 
     def _repr_html_(self) -> str:
         rows = []

@@ -25,7 +25,7 @@ async def judge_first(
     first_judge = judge_of_tier(tier, judge).with_settings(is_promised=True)
     verdict = await first_judge.run(state)
     # The promise takes the margin for how sure the opinion is.
-    evidence = first_judge.evidence(state).get(tier)
+    evidence = first_judge.read_evidence(state).get(tier)
     margin = None if evidence is None else evidence.margin
     return verdict.model_copy(update={"margin": margin})
 

@@ -55,31 +55,31 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     # --- Defined by each task
 
-    def attributed(self, subject: Subject) -> Subject:
+    def attribute_subject(self, subject: Subject) -> Subject:
         """Add the authors' families named in the configuration to the subject."""
         return subject
 
     @abstractmethod
-    def redacted(self, subject: Subject) -> tuple[Subject, int]:
+    def redact_subject(self, subject: Subject) -> tuple[Subject, int]:
         """Remove the subject's secrets. Return the new subject and their number."""
 
     def note_refusal_and_cuts(self, state: JudgingState[Subject]) -> None:
         """Set the state's reason to refuse the subject, and the tiers that see it cut, if any."""
 
     @abstractmethod
-    def evidence(self, state: JudgingState[Subject]) -> Evidence:
+    def read_evidence(self, state: JudgingState[Subject]) -> Evidence:
         """Read the opinions of all tiers so far."""
 
     @abstractmethod
-    def rules(self, state: JudgingState[Subject]) -> EscalationRules:
+    def build_rules(self, state: JudgingState[Subject]) -> EscalationRules:
         """Return the rules for this judging."""
 
-    def step(self, state: JudgingState[Subject]) -> Step:
+    def choose_step(self, state: JudgingState[Subject]) -> Step:
         """Return the tier to ask now, or the end of the judging."""
-        return decide(self.evidence(state), self.rules(state))
+        return decide(self.read_evidence(state), self.build_rules(state))
 
     @abstractmethod
-    def question(
+    def build_question(
         self, tier: TierName, state: JudgingState[Subject]
     ) -> TierQuestion[AnyRubric, Subject, Any, Any]:
         """Build the question for a tier."""
@@ -92,21 +92,21 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     async def judge(self, subject: Subject) -> Record:
         """Judge a subject and return its record. Failures are part of the record, and never raised."""
-        attributed = self.attributed(subject)
+        attributed = self.attribute_subject(subject)
         judge = await self._drop_author_families(attributed)
-        state = JudgingState(attributed, judge.session())
+        state = JudgingState(attributed, judge.open_session())
 
         # If the secrets can't be removed, nothing is sent to a model.
-        remove_secrets = partial(judge.redacted, attributed)
+        remove_secrets = partial(judge.redact_subject, attributed)
         try:
             state.subject, state.secret_count = await state.session.prepare(
                 remove_secrets, attributed.char_count
             )
         except GatewayError as error:
-            return judge.unjudged(state, f"{error.kind} ({error.message})")
+            return judge.build_unjudged_record(state, f"{error.kind} ({error.message})")
 
         # The user can choose to refuse subjects with secrets.
-        state.refusal_reason = judge.settings.refusal(state.secret_count)
+        state.refusal_reason = judge.settings.explain_refusal(state.secret_count)
         if state.refusal_reason or judge.judge_instead is None:
             return await judge.run(state)
         # It can be judged on another machine, at another depth, or by one tier.
@@ -127,12 +127,12 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             return self.record(state, UNASKED)
 
         judge = self
-        step = judge.step(state)
+        step = judge.choose_step(state)
         while isinstance(step, Ask):
             # `_ask_tier` returns the judge to continue with. It's one without a calibration if other models
             # have answered than those that the calibration is for.
             judge = await judge._ask_tier(step.tier, state)
-            step = judge.step(state)
+            step = judge.choose_step(state)
         return judge.record(state, step)
 
     async def _ask_tier(self, tier: TierName, state: JudgingState[Subject]) -> Self:
@@ -141,7 +141,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         Returns the judge for the next step. It has lost its calibration if that doesn't fit the models that
         answered.
         """
-        question = self.question(tier, state)
+        question = self.build_question(tier, state)
         calls = []
         for endpoint in self.models_by_tier[tier]:
             calls.append(partial(question.ask, endpoint, state.session))
@@ -164,7 +164,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             return self
         return replace(self, settings=self.settings.without_calibration(problem))
 
-    def unjudged(self, state: JudgingState[Subject], why: str) -> Record:
+    def build_unjudged_record(self, state: JudgingState[Subject], why: str) -> Record:
         """Build the record of a subject that no model judged, with the reason."""
         state.refusal_reason = why
         judge = self.with_settings(finality=None, calibration_warning=None)
@@ -172,38 +172,40 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     # --- Previews of prompts
 
-    def prompts(
+    def build_prompts(
         self, tier: TierName, subject: Subject, endpoint: Endpoint | None = None
     ) -> list[Messages]:
         """Build a tier's first prompts to a model. By default, it's the tier's first model.
 
         Returns [] if the subject is refused because of its secrets.
         """
-        redacted, secrets = self.redacted(subject)
-        is_refused = bool(self.settings.refusal(secrets))
+        redacted, secrets = self.redact_subject(subject)
+        is_refused = bool(self.settings.explain_refusal(secrets))
         if is_refused:
             return []
 
         models = self.models_by_tier.get(tier, ())
         if endpoint is None and models:
             endpoint = models[0]
-        question = self.question(tier, JudgingState(redacted, self.session()))
-        return question.prompts(endpoint, Fence())
+        question = self.build_question(tier, JudgingState(redacted, self.open_session()))
+        return question.build_prompts(endpoint, Fence())
 
-    def prompts_by_model(self, subject: Subject) -> list[tuple[TierName, str, list[Messages]]]:
+    def list_prompts_by_model(self, subject: Subject) -> list[tuple[TierName, str, list[Messages]]]:
         """List the tier, name and prompts of each model. Without models, list each tier's prompts.
 
         The judge must have been adapted to the subject with `for_subject`.
         """
         if not self.models_by_tier:
-            return [(tier, "no model is set up", self.prompts(tier, subject)) for tier in TIERS]
+            return [
+                (tier, "no model is set up", self.build_prompts(tier, subject)) for tier in TIERS
+            ]
         prompts = []
         for tier in TIERS:
             for endpoint in self.models_by_tier.get(tier, ()):
                 name = endpoint.model
                 if endpoint.profile.provider in self.settings.replacement_providers:
                     name += ", in place of the author's family"
-                prompts.append((tier, name, self.prompts(tier, subject, endpoint)))
+                prompts.append((tier, name, self.build_prompts(tier, subject, endpoint)))
         return prompts
 
     # --- Its parts
@@ -231,13 +233,13 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     def for_subject(self, subject: Subject) -> Self:
         """Return a judge without models of the author's own family, as far as others are available."""
-        attributed = self.attributed(subject)
+        attributed = self.attribute_subject(subject)
         settings = panel.drop_author_families(
             self.settings, attributed.author_families, attributed.families_of_some_texts
         )
         return replace(self, settings=settings)
 
-    def session(self) -> Session:
+    def open_session(self) -> Session:
         """Open a session for one judgement, with its limits of time and cost."""
         return Session(
             gateway=self.gateway,
@@ -259,7 +261,7 @@ def _add_turns(
     opinion = question.combine(answers)
     state.turns[tier] = turns
     state.opinions[tier] = opinion
-    state.rounds += question.rounds(len(state.rounds) + 1, turns)
+    state.rounds += question.build_rounds(len(state.rounds) + 1, turns)
 
     has_enough_answers = bool(opinion)
     if has_enough_answers:

@@ -14,7 +14,7 @@ from judgekit import environment
 from judgekit.config import TIERS, TierName, settings
 from judgekit.judging import documents
 from judgekit.providers.proxies import fill_in_family
-from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name
+from judgekit.providers.registry import UNKNOWN_FAMILY, guess_family
 from judgekit.providers.resolve import (
     Others,
     PanelRequest,
@@ -23,7 +23,7 @@ from judgekit.providers.resolve import (
     get_nearest_models,
     resolve,
 )
-from judgekit.text import encodable
+from judgekit.text import replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ _WRITER_KEY_PATTERN = re.compile(
 )
 
 
-def families_of_writers(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
+def list_writer_families(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
     """List the model families of the agents that wrote a change.
 
     `people` are given as `Name <address>`. `trailers` are lines from the end of the commit message. Some of
@@ -75,7 +75,7 @@ def _find_agent_family(writer: str) -> str | None:
         if is_agent and family == UNKNOWN_FAMILY:
             # Some agents use models of different families, but may have the model in their name.
             name, _, _ = writer.partition(" <")
-            return family_by_name(name)
+            return guess_family(name)
         if is_agent:
             return family
     return None
@@ -264,7 +264,7 @@ _MODEL_VARIABLES = (
 )
 
 
-def requested_panel(
+def collect_panel_request(
     config: Config,
     project: Path | None = None,
     environ: Variables | None = None,
@@ -281,7 +281,7 @@ def requested_panel(
 
     only_model = model or environ.get(ONLY_MODEL, "").strip()
     if only_model:
-        name = encodable(only_model)
+        name = replace_surrogates(only_model)
         names_by_tier: dict[TierName, list[str] | None] = {tier: [name] for tier in TIERS}
         return PanelRequest(names_by_tier, allow, order, models_named_by="named by --model")
 
@@ -322,16 +322,18 @@ def resolve_panel(
     """Return each tier's models, and a line that describes them or explains why there are none."""
     if environ is None:
         environ = environment.environ()
-    panel = resolve(requested_panel(config, project, environ), environ)
+    panel = resolve(collect_panel_request(config, project, environ), environ)
     return panel.endpoints, panel.reason
 
 
-def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str, Tiers]]:
+def list_tiers_by_author(
+    config: Config, project: Path | None = None
+) -> Iterator[tuple[str, Tiers]]:
     """Yield pairs of an author family and the models that would judge its texts.
 
     The first pair is for texts of unknown authors, with "" as the family.
     """
-    resolved = resolve(requested_panel(config, project), environment.environ())
+    resolved = resolve(collect_panel_request(config, project), environment.environ())
     yield "", resolved.endpoints
 
     # This asks proxies for their models' families, and the first pair doesn't need to wait for it.
@@ -357,8 +359,8 @@ def project_named_families(
         return frozenset()
     if not _has_user_chosen_models(users_config, model):
         return frozenset()
-    families = documents.named(config.judge.author_family)
-    users_families = documents.named(users_config.judge.author_family)
+    families = documents.parse_families(config.judge.author_family)
+    users_families = documents.parse_families(users_config.judge.author_family)
     return frozenset(families) - frozenset(users_families)
 
 
@@ -369,4 +371,4 @@ def _has_user_chosen_models(users_config: Config, model: str | None) -> bool:
     environ = environment.environ()
     if any(environ.get(name, "").strip() for name in (_ADDRESS_VARIABLE, *_MODEL_VARIABLES)):
         return True
-    return settings.names_models(users_config)
+    return settings.has_named_models(users_config)

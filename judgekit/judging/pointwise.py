@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.errors import CACHED_USAGE, FailureKind, GatewayError, Usage, usage_of_failed_call
 from judgekit.judging.documents import PromptCandidate
-from judgekit.judging.kinds import READS_TOKENS, kind_of
-from judgekit.judging.questionnaire import Answers, TypedQuestion, mean_points
+from judgekit.judging.kinds import READS_TOKENS, get_model_kind
+from judgekit.judging.questionnaire import Answers, TypedQuestion, average_points
 from judgekit.judging.round import Answer, Session, make_failure, merge_answers, ms_since
 from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply, Request
 
@@ -53,7 +53,7 @@ _UNSEEN = 1e-6  # the probability of an answer that's missing from the alternati
 _AROUND_WORDS = " \t\r\n*_`\"'.:"  # characters that a token can have around its word
 
 
-def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
+def read_probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
     """Return the probability that a reply starts with each of `tokens`, scaled to a sum of 1.
 
     For example, a reply to a yes-or-no question starts with "yes" or "no". Raises `GatewayError` if the reply
@@ -104,7 +104,7 @@ def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
     They were measured for the local models that judgekit downloads. For any other model, return {}.
     """
     is_local = endpoint.model.startswith("local/")
-    reads_tokens = kind_of(endpoint) is READS_TOKENS
+    reads_tokens = get_model_kind(endpoint) is READS_TOKENS
     may_be_measured = is_local and reads_tokens
     if not may_be_measured:
         return {}
@@ -114,13 +114,13 @@ def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
     return model.thresholds if model else {}
 
 
-def centred(yes: float, threshold: float) -> float:
+def centre_probability(yes: float, threshold: float) -> float:
     """Shift a probability of yes so that the `threshold`, at which the model is undecided, becomes 0.5."""
     odds = _compute_odds(yes) * (1 - threshold) / threshold
     return odds / (1 + odds)
 
 
-def earned_scores(
+def lower_unearned_scores(
     scores: Mapping[str, float], unrelated_score: float, bar: float, span: float
 ) -> dict[str, float]:
     """Lower the scores to less than `bar` if the model scores an unrelated subject almost as high.
@@ -146,7 +146,7 @@ class PointwiseQuestions(NamedTuple):
     call_key: CallKey
     examples: Sequence[tuple[str, str]] = ()
 
-    def prompts(self) -> list[Messages]:
+    def build_prompts(self) -> list[Messages]:
         """Build a prompt for each question."""
         prompts = []
         for question in self.questions.values():
@@ -209,7 +209,7 @@ async def _ask_in_time(
 ) -> Failure | None:
     """Ask the questions, and add each answer to `progress`. Returns a failure if the time runs out."""
     deadline = started + seconds
-    for name, messages in zip(points.questions, points.prompts(), strict=True):
+    for name, messages in zip(points.questions, points.build_prompts(), strict=True):
         seconds_left = deadline - time.monotonic()
         if seconds_left <= 0:
             count = f"{len(progress.answers)} of {len(points.questions)} questions"
@@ -217,9 +217,9 @@ async def _ask_in_time(
             return make_failure(FailureKind.TIMEOUT, why)
 
         reply = await _ask_question(session, endpoint, points, name, messages, seconds_left)
-        progress.usage = progress.usage.plus(reply.usage.of_call())
+        progress.usage = progress.usage.plus(reply.usage.count_as_call())
         progress.model = reply.model
-        progress.answers[name] = probabilities(reply, points.tokens)
+        progress.answers[name] = read_probabilities(reply, points.tokens)
     return None
 
 
@@ -248,12 +248,12 @@ async def _ask_question(
 
     request = Request(
         messages=messages,
-        call_key=points.call_key.within(name),
+        call_key=points.call_key.append_part(name),
         timeout=timeout,
         max_tokens=1,
         top_logprobs=ALTERNATIVES,
     )
-    reply = await session.reply(endpoint, request)
+    reply = await session.get_reply(endpoint, request)
 
     session.remembered[key] = reply
     if reply.logprobs:
@@ -272,22 +272,22 @@ class TokenReader:
     def reading_thresholds(self) -> Sequence[float]:
         return (MIN_MASS, MIN_LEAD, MIN_GAIN, MIN_GAIN_OVER_MEMORY, ALTERNATIVES)
 
-    def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
+    def build_prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
         """Build the human-readable prompts: first for the questions, then for any visible controls."""
-        prompts = _make_questions(questionnaire, fence).prompts()
+        prompts = _make_questions(questionnaire, fence).build_prompts()
         for control in questionnaire.controls:
             if control.is_shown:
-                prompts += _make_questions(control.questionnaire, fence).prompts()
+                prompts += _make_questions(control.questionnaire, fence).build_prompts()
         return prompts
 
-    def words(self, questionnaire: Questionnaire, fence: Fence) -> Any:  # noqa: ANN401 - JSON
+    def collect_words(self, questionnaire: Questionnaire, fence: Fence) -> Any:  # noqa: ANN401 - JSON
         """Return the prompts and possible answers of the questionnaire and its controls, to be hashed."""
         words = []
         questionnaires = [questionnaire]
         questionnaires += [control.questionnaire for control in questionnaire.controls]
         for asked_questionnaire in questionnaires:
             questions = _make_questions(asked_questionnaire, fence)
-            words.append([questions.prompts(), questions.tokens])
+            words.append([questions.build_prompts(), questions.tokens])
         return words
 
     async def ask(
@@ -346,7 +346,7 @@ def _make_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQues
         questions[name] = _phrase_question(question)
     examples = [(context(fence), answer) for context, answer in questionnaire.example_turns]
     return PointwiseQuestions(
-        system=questionnaire.guarded_system(fence),
+        system=questionnaire.write_guarded_system(fence),
         context=questionnaire.context(fence),
         questions=questions,
         tokens=_list_tokens(questionnaire.questions.values()),
@@ -383,6 +383,6 @@ def _phrase_question(question: TypedQuestion) -> str:
 def _average_points(questionnaire: Questionnaire, shares: Shares) -> dict[str, float]:
     """Average the points of each question's possible answers, weighted by the probabilities in `shares`."""
     points = {}
-    for name in questionnaire.names_of_answers():
-        points[name] = mean_points(shares[name], questionnaire.points_of_words)
+    for name in questionnaire.list_answer_names():
+        points[name] = average_points(shares[name], questionnaire.points_of_words)
     return points

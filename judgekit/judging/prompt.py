@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from judgekit import environment
 from judgekit.judging.documents import PROMPT_CHARS, TASK_ROLES, TURN_CHARS
-from judgekit.judging.fence import Fence, labels
+from judgekit.judging.fence import Fence, assign_labels
 from judgekit.providers.base import Message
-from judgekit.redaction.lookalikes import plain
-from judgekit.text import short_line, visible
+from judgekit.redaction.lookalikes import undo_lookalikes
+from judgekit.text import remove_invisible, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ ANSWER = "Answer with one JSON object and nothing else:"
 _PROMPT_TEXTS: dict[str, str] = environment.read_toml(__file__, "prompt.toml")
 
 
-def document_context(
+def write_document_context(
     fence: Fence, files: Sequence[VisibleFile], task: TaskDescription, given: Given
 ) -> str:
     """Write the task, the sources and the document, each below the rubric's heading and inside a fence.
@@ -58,7 +58,7 @@ def _write_task(fence: Fence, task: TaskDescription, given: Given) -> list[str]:
         text = getattr(task, role)
         heading = getattr(given, role)
         if text and heading:
-            blocks += [f"{heading}:", fence.around(text, role=role)]
+            blocks += [f"{heading}:", fence.wrap_text(text, role=role)]
     return blocks
 
 
@@ -74,17 +74,19 @@ def _fence_files(fence: Fence, files: Sequence[VisibleFile], **attributes: str) 
     for file in files:
         if len(file.text) < file.total_chars:
             yield f"The next text is cut after {len(file.text)} of its {file.total_chars} characters."
-        yield fence.around(file.text, path=file.path, **attributes)
+        yield fence.wrap_text(file.text, path=file.path, **attributes)
 
 
-def checked_findings(fence: Fence, upheld: Sequence[str], unchecked: Sequence[str]) -> list[str]:
+def describe_checked_findings(
+    fence: Fence, upheld: Sequence[str], unchecked: Sequence[str]
+) -> list[str]:
     """Describe a review's result for models: the findings that were upheld, and those never checked."""
     blocks = [
         _PROMPT_TEXTS["held"] if upheld else _PROMPT_TEXTS["none_held"],
-        *map(fence.around, upheld),
+        *map(fence.wrap_text, upheld),
     ]
     if unchecked:
-        blocks += [_PROMPT_TEXTS["unchecked"], *map(fence.around, unchecked)]
+        blocks += [_PROMPT_TEXTS["unchecked"], *map(fence.wrap_text, unchecked)]
     return blocks
 
 
@@ -93,7 +95,7 @@ def score_shape(scores: str) -> str:
     return _PROMPT_TEXTS["score_shape"] % scores
 
 
-def review_messages(
+def write_review_messages(
     rubric: ScoreRubric,
     files: Sequence[VisibleFile],
     task: TaskDescription,
@@ -104,31 +106,31 @@ def review_messages(
     `findings` contains the findings' texts by number.
     """
     fence = Fence()
-    dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
+    dimensions = "\n".join(describe_dimension(rubric, name) for name in rubric.dimensions)
     blocks = [
-        document_context(fence, files, task, rubric.given),
+        write_document_context(fence, files, task, rubric.given),
         "What reviewers say they found in it:",
     ]
     for number, text in findings.items():
-        blocks += [f"Finding {number}:", fence.around(text)]
+        blocks += [f"Finding {number}:", fence.wrap_text(text)]
 
     rules = [
         _PROMPT_TEXTS["review"],
         f"The dimensions that the document is judged by:\n{dimensions}",
     ]
-    return messages(
+    return build_messages(
         rubric.prompt.system, rules, fence, [*blocks, f"{ANSWER}\n{_PROMPT_TEXTS['review_shape']}"]
     )
 
 
-def dimension_text(rubric: ScoreRubric, name: str) -> str:
+def describe_dimension(rubric: ScoreRubric, name: str) -> str:
     """Describe a dimension to a model that writes."""
     dimension = rubric.dimensions[name]
     is_yes_or_no = dimension.scale == "binary"
-    return dimension_line(name, dimension.question, dimension.look_for, yes_no=is_yes_or_no)
+    return write_dimension_line(name, dimension.question, dimension.look_for, yes_no=is_yes_or_no)
 
 
-def dimension_line(name: str, question: str, look_for: Sequence[str], *, yes_no: bool) -> str:
+def write_dimension_line(name: str, question: str, look_for: Sequence[str], *, yes_no: bool) -> str:
     """Write a dimension's question as a list item for models. `yes_no` asks for yes or no."""
     text = f"- {name}: {question}"
     if look_for:
@@ -138,7 +140,7 @@ def dimension_line(name: str, question: str, look_for: Sequence[str], *, yes_no:
     return text
 
 
-def rated_examples(rubric: ScoreRubric) -> list[str]:
+def format_rated_examples(rubric: ScoreRubric) -> list[str]:
     """Format the rubric's scored examples as blocks of text, after a heading. Returns [] without examples."""
     examples = rubric.prompt.examples
     if not examples:
@@ -174,12 +176,12 @@ def _list_example_texts(example: RatedExample, headings: Given) -> list[str]:
     return texts
 
 
-def candidates_context(fence: Fence, query: Query, listing: str) -> str:
+def write_candidates_context(fence: Fence, query: Query, listing: str) -> str:
     """Write the request, followed by the listing that `list_candidates` makes."""
     blocks = [
-        query_context(fence, query),
+        write_query_context(fence, query),
         "The memories, each after its label in brackets:",
-        fence.around(listing),
+        fence.wrap_text(listing),
     ]
     return "\n\n".join(blocks)
 
@@ -192,7 +194,7 @@ def list_candidates(
 
     # A text that contains a label could pose as another candidate, so choose labels that are in no text.
     shown_text = "\n".join([query.text, *query.turns, *text_by_id.values()])
-    label_by_id = labels(query.text, list(text_by_id), shown_text)
+    label_by_id = assign_labels(query.text, list(text_by_id), shown_text)
 
     items = []
     for candidate_id, label in label_by_id.items():
@@ -202,8 +204,8 @@ def list_candidates(
 
 def _write_list_item(candidate: PromptCandidate) -> str:
     """Write a candidate's text, with all lines but the first indented, so that none can pose as another."""
-    plain_text = plain(candidate_text(candidate))
-    first_line, *more_lines = visible(plain_text).split("\n")
+    plain_text = undo_lookalikes(write_candidate_text(candidate))
+    first_line, *more_lines = remove_invisible(plain_text).split("\n")
     indented_lines = [f"  {line}".rstrip() for line in more_lines]
     return "\n".join([first_line, *indented_lines])
 
@@ -212,7 +214,7 @@ def pair_context(fence: Fence, question: str, texts: Sequence[VisibleFile]) -> s
     """Write a question (if there's one) and the texts that answer it. Each text's path is its label."""
     blocks = []
     if question.strip():
-        blocks = ["The prompt that both texts answer:", fence.around(question)]
+        blocks = ["The prompt that both texts answer:", fence.wrap_text(question)]
     for text in texts:
         blocks += [f"The text {text.path}:", *_fence_files(fence, [text])]
     return "\n\n".join(blocks)
@@ -221,10 +223,10 @@ def pair_context(fence: Fence, question: str, texts: Sequence[VisibleFile]) -> s
 def score_agent_text(rubric: ScoreRubric, mode: ModeName) -> str:
     """Write a scoring rubric as instructions for an agent that judges documents itself."""
     instructions = rubric.prompt.instructions.deep  # no tier comes after the agent
-    dimensions = [dimension_text(rubric, name) for name in rubric.dimensions]
+    dimensions = [describe_dimension(rubric, name) for name in rubric.dimensions]
     questions_and_examples = ["Dimensions:", *dimensions]
     if rubric.prompt.few_shot:
-        questions_and_examples += rated_examples(rubric)
+        questions_and_examples += format_rated_examples(rubric)
     rules = _describe_rules(rubric, mode)
     return _join_agent_text(rubric.prompt, instructions, questions_and_examples, rules)
 
@@ -315,36 +317,36 @@ def _describe_weights(rubric: ScoreRubric) -> str:
     return f", weighted {listed},"
 
 
-def query_context(fence: Fence, query: Query) -> str:
+def write_query_context(fence: Fence, query: Query) -> str:
     """Write the conversation so far, if any, and the request."""
     blocks = []
     if query.turns:
-        talk = "\n".join(short_line(turn, TURN_CHARS) for turn in query.turns)
-        blocks += ["The conversation so far:", fence.around(talk)]
-    blocks += ["The request:", fence.around(query.text[:PROMPT_CHARS])]
+        talk = "\n".join(shorten_to_line(turn, TURN_CHARS) for turn in query.turns)
+        blocks += ["The conversation so far:", fence.wrap_text(talk)]
+    blocks += ["The request:", fence.wrap_text(query.text[:PROMPT_CHARS])]
     return "\n\n".join(blocks)
 
 
-def candidate_context(fence: Fence, candidate: PromptCandidate, query: Query) -> str:
+def write_candidate_context(fence: Fence, candidate: PromptCandidate, query: Query) -> str:
     """Write a candidate and the request."""
     # Pointwise models read them best in this order.
-    memory = fence.around(candidate_text(candidate))
-    return f"A stored memory:\n\n{memory}\n\n{query_context(fence, query)}"
+    memory = fence.wrap_text(write_candidate_text(candidate))
+    return f"A stored memory:\n\n{memory}\n\n{write_query_context(fence, query)}"
 
 
-def candidate_text(candidate: PromptCandidate) -> str:
+def write_candidate_text(candidate: PromptCandidate) -> str:
     """Write a candidate's heading, followed by its text if there's any."""
-    heading = short_line(candidate.title, TITLE_CHARS)
+    heading = shorten_to_line(candidate.title, TITLE_CHARS)
     if candidate.category:
-        heading = f"{short_line(candidate.category, 40)}: {heading}"
+        heading = f"{shorten_to_line(candidate.category, 40)}: {heading}"
     if candidate.tags:
-        heading += f" (tags: {short_line(', '.join(candidate.tags), 120)})"
+        heading += f" (tags: {shorten_to_line(', '.join(candidate.tags), 120)})"
     if candidate.text:
         return f"{heading}\n{candidate.text}"
     return heading
 
 
-def messages(
+def build_messages(
     system: str, rules: Sequence[str], fence: Fence, blocks: Sequence[str]
 ) -> tuple[Message, ...]:
     """Build the prompt: trusted text goes into the system message, all other text into the user's message."""

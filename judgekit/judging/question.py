@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
 from judgekit.config import TIERS
 from judgekit.judging.asking import ASKERS
-from judgekit.judging.calibration import sha256
-from judgekit.judging.fence import Fence, without_nonce
-from judgekit.judging.kinds import DECIDES, READS_TOKENS, ModelKind, kind_of
+from judgekit.judging.calibration import hash_json
+from judgekit.judging.fence import Fence, replace_nonces
+from judgekit.judging.kinds import DECIDES, READS_TOKENS, ModelKind, get_model_kind
 from judgekit.judging.round import Answer, Calls, Session, gather_limited, merge_answers
 from judgekit.judging.settings import JudgeSettings
 from judgekit.providers import registry, replay
-from judgekit.providers.base import answering_name
+from judgekit.providers.base import choose_answering_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ class ModelTurn(Generic[Opinion]):
         names = set()
         for answer in (*self.call_answers, self.answer):
             if answer.value:
-                names.add(answering_name(self.endpoint.model, answer.model))
+                names.add(choose_answering_name(self.endpoint.model, answer.model))
         return names
 
 
@@ -78,15 +78,15 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
     earlier_opinions: Sequence[Any] = ()
 
     @abstractmethod
-    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
+    def build_prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
         """Build a model's prompts, in order."""
 
     @abstractmethod
-    def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Value]:
+    def build_calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Value]:
         """Build the calls that ask a model once; `sample` numbers several replies to the same question."""
 
     @abstractmethod
-    def opinion(self, samples: Sequence[Sequence[Value | None]]) -> Opinion | None:
+    def combine_samples(self, samples: Sequence[Sequence[Value | None]]) -> Opinion | None:
         """Combine a model's calls, sample by sample; None if too few gave a value."""
 
     @abstractmethod
@@ -94,7 +94,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         """Combine the opinions of the tier's models as a jury."""
 
     @abstractmethod
-    def rounds(self, first: int, turns: Sequence[ModelTurn[Opinion]]) -> Sequence[AnyRound]:
+    def build_rounds(self, first: int, turns: Sequence[ModelTurn[Opinion]]) -> Sequence[AnyRound]:
         """Convert the turns to rounds of a record, numbered from `first`."""
 
     @property
@@ -123,7 +123,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         By default, there's one list, such as 1 to 3 for three samples. A single sample has the number 0.
         """
         samples = self.settings.samples
-        if not kind_of(endpoint).gives_reasons:
+        if not get_model_kind(endpoint).gives_reasons:
             samples = 1  # such a model gives probabilities, which don't vary between samples
         if samples == 1:
             return [[0]]
@@ -133,8 +133,8 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         """Whether an opinion needs no further samples."""
         return opinion is not None
 
-    def calls_in_one(self, endpoint: Endpoint) -> int:
-        """Count the calls to a model that one of `calls` may make at once."""
+    def count_concurrent_calls(self, endpoint: Endpoint) -> int:
+        """Count the calls to a model that one of `build_calls` may make at once."""
         del endpoint
         return 1
 
@@ -169,12 +169,12 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         self, endpoint: Endpoint, session: Session, samples: Sequence[int]
     ) -> list[list[Answer[Value]]]:
         """Make the calls for all samples, concurrently if possible, and return the answers of each sample."""
-        calls_by_sample = [self.calls(endpoint, session, sample) for sample in samples]
+        calls_by_sample = [self.build_calls(endpoint, session, sample) for sample in samples]
         all_calls = list(chain.from_iterable(calls_by_sample))
         if self.asks_in_order(endpoint):
             answers = [await call() for call in all_calls]
         else:
-            requests_per_call = self.calls_in_one(endpoint)
+            requests_per_call = self.count_concurrent_calls(endpoint)
             answers = await gather_limited(all_calls, session, endpoint, requests_per_call)
         return _split_answers(answers, [len(calls) for calls in calls_by_sample])
 
@@ -183,7 +183,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         values_by_sample = []
         for answers in answers_by_sample:
             values_by_sample.append([answer.value for answer in answers])
-        return self.opinion(values_by_sample)
+        return self.combine_samples(values_by_sample)
 
 
 def _split_answers(
@@ -204,7 +204,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
 
     @staticmethod
     @abstractmethod
-    def agent_text(rubric: AnyRubric, mode: ModeName) -> str:
+    def write_agent_text(rubric: AnyRubric, mode: ModeName) -> str:
         """Write the rubric as instructions for an agent that judges by itself."""
 
     @classmethod
@@ -218,7 +218,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
         """The thresholds for the task's reading of answers."""
 
     @abstractmethod
-    def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
+    def build_questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
         """Build a model's questionnaires, in order, with as much of the subject as the model may see."""
 
     @abstractmethod
@@ -227,19 +227,19 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
     ) -> Value | None:
         """Read a model's answers to a questionnaire; None if something's missing."""
 
-    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
+    def build_prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
         """Build a model's prompts, in order."""
-        asker = ASKERS[kind_of(endpoint)]
+        asker = ASKERS[get_model_kind(endpoint)]
         prompts = []
-        for questionnaire in self.questionnaires(endpoint):
-            prompts += asker.prompts(questionnaire, fence)
+        for questionnaire in self.build_questionnaires(endpoint):
+            prompts += asker.build_prompts(questionnaire, fence)
         return prompts
 
-    def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Value]:
+    def build_calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Value]:
         """Build a call for each questionnaire."""
-        kind = kind_of(endpoint)
+        kind = get_model_kind(endpoint)
         calls: Calls[Value] = []
-        for questionnaire in self.questionnaires(endpoint):
+        for questionnaire in self.build_questionnaires(endpoint):
             keyed_questionnaire = self._add_words_to_key(questionnaire, kind)
             calls.append(
                 partial(self._ask_and_read, endpoint, session, keyed_questionnaire, sample)
@@ -253,22 +253,22 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
         """
         if not kind.is_bound_by_words:
             return questionnaire
-        words_hash = self.words_sha256(kind)[:_WORDS_HASH_DIGITS]
-        key = questionnaire.call_key.within(f"words-{words_hash}")
+        words_hash = self.hash_words(kind)[:_WORDS_HASH_DIGITS]
+        key = questionnaire.call_key.append_part(f"words-{words_hash}")
         return replace(questionnaire, call_key=key)
 
     async def _ask_and_read(
         self, endpoint: Endpoint, session: Session, questionnaire: Questionnaire, sample: int
     ) -> Answer[Value]:
         """Ask an endpoint, and read its answers. Without an answer, there's no value."""
-        asker = ASKERS[kind_of(endpoint)]
+        asker = ASKERS[get_model_kind(endpoint)]
         answer = await asker.ask(session, endpoint, questionnaire, sample)
         value = None
         if answer.value is not None:
             value = self.read(endpoint, questionnaire, answer.value)
         return Answer(value, answer.failure, answer.usage, answer.latency_ms, answer.model)
 
-    def words_sha256(self, kind: ModelKind) -> str:
+    def hash_words(self, kind: ModelKind) -> str:
         """Hash the questions to a kind of model under this rubric, and the thresholds for its answers."""
         default_settings = JudgeSettings(loaded_rubric=self.settings.loaded_rubric, mode=self.mode)
         return hash_words(type(self), default_settings, kind)
@@ -292,28 +292,28 @@ def _compute_words_hash(
     The hash is the same on every computer.
     """
     asker = ASKERS[kind]
-    example_model = example_of(kind)
+    example_model = build_example_model(kind)
     hashed_parts: list[Any] = [asker.reading_thresholds]
     for tier in TIERS:
         tier_question = question.about_fixed_subject(settings, tier)
         hashed_parts.append(tier_question.reading_thresholds)
-        for questionnaire in tier_question.questionnaires(example_model):
+        for questionnaire in tier_question.build_questionnaires(example_model):
             hashed_parts.append(_write_portable_words(asker, questionnaire))
-    return sha256(hashed_parts)
+    return hash_json(hashed_parts)
 
 
 def _write_portable_words(asker: Asker, questionnaire: Questionnaire) -> str:
     """Write a questionnaire's words as JSON, without the parts that differ between computers."""
-    words = asker.words(questionnaire, Fence("nonce"))
+    words = asker.collect_words(questionnaire, Fence("nonce"))
     text = json.dumps(words, sort_keys=True)
     # Labels in capitals are derived from a secret that each installation has.
     secret_labels = [label for label in questionnaire.labels if label.isupper()]
     for label in secret_labels:
         text = text.replace(label, "LABEL")
-    return without_nonce(text)
+    return replace_nonces(text)
 
 
-def example_of(kind: ModelKind) -> Endpoint:
+def build_example_model(kind: ModelKind) -> Endpoint:
     """Build an example model of a kind, to see its prompts. It can't be called."""
-    model = replay.recorded_model("m", registry.UNKNOWN_FAMILY)
+    model = replay.build_recorded_model("m", registry.UNKNOWN_FAMILY)
     return replace(model, decides=kind is DECIDES, is_pointwise=kind is READS_TOKENS)

@@ -91,14 +91,14 @@ class Questionnaire:
     """After a review: the findings that were upheld, and those nobody checked."""
     controls: Sequence[Control] = ()
 
-    def guarded_system(self, fence: Fence) -> str:
+    def write_guarded_system(self, fence: Fence) -> str:
         """Write the system prompt, the examples, and the guard, which explains the fence to the model."""
         # The guard contains a nonce, so it comes last, and servers can cache everything before it.
         if not self.examples:
             return f"{self.system} {fence.guard}"
         return "\n\n".join([self.system, *self.examples, fence.guard])
 
-    def names_of_answers(self) -> Iterator[str]:
+    def list_answer_names(self) -> Iterator[str]:
         """Yield the name of each answer with points. A listing has an answer for each label and question."""
         # A choice between texts has no points.
         names = [name for name, question in self.questions.items() if question.kind != "choice"]
@@ -107,9 +107,9 @@ class Questionnaire:
             return
         for label in self.labels:
             for name in names:
-                yield self.question_of(label, name)
+                yield self.name_question(label, name)
 
-    def question_of(self, label: str, name: str) -> str:
+    def name_question(self, label: str, name: str) -> str:
         """Name a question about a label."""
         return f"{label}.{name}"
 
@@ -143,7 +143,7 @@ class Answers:
     """The questions whose points are expectations, from the probabilities of a reply's tokens."""
 
 
-def mean_points(
+def average_points(
     probabilities: Mapping[str, float], points_of_words: Mapping[str, int] = {}
 ) -> float:
     """Average the points of all possible answers, weighted by the answers' probabilities.
@@ -165,11 +165,11 @@ class Asker(Protocol):
         """The thresholds for reading answers: with others, the same reply is another opinion."""
         ...
 
-    def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
+    def build_prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
         """Build the prompts, in order, for people to read."""
         ...
 
-    def words(self, questionnaire: Questionnaire, fence: Fence) -> Any:  # noqa: ANN401 - JSON
+    def collect_words(self, questionnaire: Questionnaire, fence: Fence) -> Any:  # noqa: ANN401 - JSON
         """Return everything sent, and the reply's schema: an opinion depends on all of it."""
         ...
 

@@ -22,6 +22,6 @@ _QUESTION_BY_TASK: Mapping[str, type[AnyQuestion]] = {
 }
 
 
-def question_of(rubric: Rubric) -> type[AnyQuestion]:
+def get_question_class(rubric: Rubric) -> type[AnyQuestion]:
     """Return the question class for a rubric's task."""
     return _QUESTION_BY_TASK[rubric.task]

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from judgekit.judging.calibration import sha256
+from judgekit.judging.calibration import hash_json
 from judgekit.judging.kinds import KINDS
 from judgekit.judging.question import hash_words
-from judgekit.judging.questions import question_of
+from judgekit.judging.questions import get_question_class
 from judgekit.judging.settings import JudgeSettings
 
 if TYPE_CHECKING:
@@ -23,5 +23,5 @@ if TYPE_CHECKING:
 def hash_questions(loaded: LoadedRubric, mode: ModeName) -> str:
     """Hash the questions to all kinds of models under a rubric and a mode."""
     settings = JudgeSettings(loaded_rubric=loaded, mode=mode)
-    question = question_of(loaded.rubric)
-    return sha256([hash_words(question, settings, kind) for kind in KINDS])
+    question = get_question_class(loaded.rubric)
+    return hash_json([hash_words(question, settings, kind) for kind in KINDS])

@@ -15,12 +15,19 @@ from judgekit.judging.documents import ComparisonInput, Document, TaskDescriptio
 from judgekit.judging.evidence import Evidence, read_ranking
 from judgekit.judging.fence import Fence
 from judgekit.judging.jury import Opinion
-from judgekit.judging.kinds import kind_of
+from judgekit.judging.kinds import get_model_kind
 from judgekit.judging.question import ModelTurn, TierQuestion
 from judgekit.judging.reservations import Reservation, ReservationKind
 from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.score_source import ScoreSource, score_source
-from judgekit.judging.standing import RankedTier, Voter, contending, lead_of, rank, usual_margins
+from judgekit.judging.standing import (
+    RankedTier,
+    Voter,
+    lead_of,
+    list_contenders,
+    rank,
+    usual_margins,
+)
 from judgekit.judging.steps import (
     COPIED_ROW,
     CUT_TEXTS_ROW,
@@ -75,11 +82,11 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
                     return True
         return False
 
-    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
+    def build_prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
         """Build a model's prompts, subject by subject."""
         prompts = []
         for letter in self.letters:
-            prompts += self.score_question(letter).prompts(endpoint, fence)
+            prompts += self.score_question(letter).build_prompts(endpoint, fence)
         return prompts
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
@@ -87,13 +94,13 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         del endpoint
         return [[0]]
 
-    def calls_in_one(self, endpoint: Endpoint) -> int:
+    def count_concurrent_calls(self, endpoint: Endpoint) -> int:
         """Return the number of calls that a subject's question makes at once."""
-        if not kind_of(endpoint).gives_reasons:
+        if not get_model_kind(endpoint).gives_reasons:
             return 1
-        return self.settings.calls_at_once(len(self.rubric.dimensions))
+        return self.settings.count_calls_at_once(len(self.rubric.dimensions))
 
-    def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Opinion]:
+    def build_calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Opinion]:
         del sample  # the calls about each subject have their own
         return [partial(self._ask_about, endpoint, session, letter) for letter in self.letters]
 
@@ -112,7 +119,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         session.has_unpriced_calls |= own_session.has_unpriced_calls
         return turn.answer
 
-    def opinion(self, samples: Sequence[Sequence[Opinion | None]]) -> dict[str, Opinion]:
+    def combine_samples(self, samples: Sequence[Sequence[Opinion | None]]) -> dict[str, Opinion]:
         """Return a model's opinion about each text, by letter. Texts without an opinion are omitted."""
         opinions = {}
         (only_sample,) = samples  # `sample_plans` only plans one
@@ -149,7 +156,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
                 means_by_letter.setdefault(letter, []).append(mean)
         return means_by_voter
 
-    def rounds(
+    def build_rounds(
         self, first: int, turns: Sequence[ModelTurn[dict[str, Opinion]]]
     ) -> list[CompareRound]:
         """Record each model's call about each subject as a round. The rounds are numbered from `first`."""
@@ -165,7 +172,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
                         tier=self.tier,
                         order=[letter],
                         opinion=opinion,
-                        **call.round_fields(),
+                        **call.build_round_fields(),
                     )
                 )
         return rounds
@@ -195,11 +202,13 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
 
         # The rubric is for single documents, so check one of the texts as a document.
         first_tier = next(iter(self.models_by_tier))
-        question_about_a = self.question(first_tier, state).score_question("A")
+        question_about_a = self.build_question(first_tier, state).score_question("A")
         document = question_about_a.subject
         state.refusal_reason = document.lacks(self.rubric) or ""
 
-    def question(self, tier: TierName, state: JudgingState[ComparisonInput]) -> RankingQuestion:
+    def build_question(
+        self, tier: TierName, state: JudgingState[ComparisonInput]
+    ) -> RankingQuestion:
         """Build the question for a tier: about all subjects, or for later tiers only about the contenders."""
         return RankingQuestion(
             self.settings,
@@ -215,12 +224,12 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         is_first_tier = not state.opinions
         if is_first_tier:
             return state.subject.distinct_letters
-        step = self.step(state)
+        step = self.choose_step(state)
         if isinstance(step, Ask):
             return step.letters
         return state.subject.distinct_letters
 
-    def evidence(self, state: JudgingState[ComparisonInput]) -> Evidence:
+    def read_evidence(self, state: JudgingState[ComparisonInput]) -> Evidence:
         """Convert the tiers' rankings to evidence."""
         subject = state.subject
         # A model family may favour the subjects it wrote, unless it wrote all of them.
@@ -231,11 +240,11 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         tiers: list[RankedTier] = list(state.opinions.values())
         return read_ranking(tiers, usual_margins(self.rubric), favouring_families)
 
-    def rules(self, state: JudgingState[ComparisonInput]) -> EscalationRules:
+    def build_rules(self, state: JudgingState[ComparisonInput]) -> EscalationRules:
         """Return the escalation rules for a ranking, adapted to its subjects."""
         subject = state.subject
         return replace(
-            self.settings.escalation_rules("ranking"),
+            self.settings.build_escalation_rules("ranking"),
             letters=subject.distinct_letters,
             copied_letters=[
                 letter for letter in subject.distinct_letters if _has_copies(subject, letter)
@@ -246,7 +255,9 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
     def record(self, state: JudgingState[ComparisonInput], end: End) -> Comparison:
         """Build the record of the result, with each subject's last score."""
         scores = _collect_last_scores(state.subject, state.opinions.values())
-        return self.comparison(state, end, self._build_result(state, end, scores), scores=scores)
+        return self.build_comparison(
+            state, end, self._build_result(state, end, scores), scores=scores
+        )
 
     def _build_result(
         self,
@@ -258,7 +269,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         if end.because == CUT_TEXTS_ROW:
             return ComparisonResult(reservation=_NOT_WHOLE, truncated=True)
         if end.because == OWN_FAMILY_ROW:
-            return self.refused_result(state, end, truncated=False)
+            return self.build_refused_result(state, end, truncated=False)
         if end.tier is None:
             return ComparisonResult()
 
@@ -278,7 +289,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
             verdict=verdict,
             lead=lead_of(means),
             reasoning=reasoning,
-            families=self.families(state, end),
+            families=self.list_families(state, end),
         )
 
 
@@ -310,7 +321,8 @@ def _find_best(state: JudgingState[ComparisonInput]) -> str | None:
     means = ranked_tiers[-1].means
     if not means:  # too few models answered
         return None
-    best_letters = contending(means, margin=0.0)  # if several are equal, the first letter counts
+    # If several are equal, the first letter counts.
+    best_letters = list_contenders(means, margin=0.0)
     return best_letters[0]
 
 

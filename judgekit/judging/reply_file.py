@@ -77,7 +77,7 @@ class ReplyFile:
             self._execute("DELETE FROM reply WHERE abs(at - ?) >= ?", now_s, MAX_AGE_SECONDS)
             self._is_trimmed = True
 
-    def state(self) -> CacheState:
+    def describe_state(self) -> CacheState:
         """Describe the stored replies. Return an empty state if the file is missing or damaged."""
         row = None
         if self._path.is_file():

@@ -46,7 +46,7 @@ class Reservation:
     text: str
 
 
-def in_words(reservations: Iterable[Reservation]) -> str | None:
+def join_reservations(reservations: Iterable[Reservation]) -> str | None:
     """Join reservations for a record's `degraded`, or return None if there are none."""
     return _RESERVATION_SEPARATOR.join(reservation.text for reservation in reservations) or None
 
@@ -55,7 +55,7 @@ def has_kind(reservations: Iterable[Reservation], kind: ReservationKind) -> bool
     return any(reservation.kind is kind for reservation in reservations)
 
 
-def with_reservation(verdict: Verdict, reservation: Reservation, *, first: bool = False) -> Verdict:
+def add_reservation(verdict: Verdict, reservation: Reservation, *, first: bool = False) -> Verdict:
     """Add a reservation to a verdict. It comes last by default, or `first`."""
     reservation_texts = [verdict.degraded, reservation.text]
     if first:
@@ -64,7 +64,7 @@ def with_reservation(verdict: Verdict, reservation: Reservation, *, first: bool 
     return verdict.model_copy(update={"degraded": degraded})
 
 
-def failures(rounds: Sequence[AnyRound]) -> list[Reservation]:
+def list_failures(rounds: Sequence[AnyRound]) -> list[Reservation]:
     """List the reasons why tiers failed. Each reason is listed once, with all tiers that it applies to."""
     # The inner dictionary is used as an ordered set of tiers.
     tiers_by_reason: defaultdict[str, dict[str, None]] = defaultdict(dict)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from judgekit.errors import Usage
 from judgekit.judging import outgoing, panel, prompt
-from judgekit.judging.kinds import kind_of
-from judgekit.judging.reservations import Reservation, ReservationKind, with_reservation
+from judgekit.judging.kinds import get_model_kind
+from judgekit.judging.reservations import Reservation, ReservationKind, add_reservation
 from judgekit.judging.round import Answer, gather_limited, run_round
 from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.verdict import Depth, Finding, ReviewedFinding, Verdict
@@ -58,7 +58,7 @@ async def judge_at_depth(
     document = state.subject
     wanted_depth = choose(document)
     # `with_depth` may query servers for their models, so run it in a thread.
-    limit_judge = partial(with_depth, judge, wanted_depth, document)
+    limit_judge = partial(choose_depth_models, judge, wanted_depth, document)
     limited_judge, depth = await running.run_in_thread(limit_judge)
 
     # At the depth "peers", models also check each other's findings.
@@ -69,7 +69,7 @@ async def judge_at_depth(
     return verdict.model_copy(update={"depth": depth})
 
 
-def with_depth(
+def choose_depth_models(
     judge: DocumentJudge, depth: Depth, subject: Document
 ) -> tuple[DocumentJudge, Depth]:
     """Return a judge with the models for a depth, and the depth that it can really use.
@@ -228,8 +228,8 @@ async def _check_findings(
             _add_checks(raised, turn.endpoint.family, review.value.checks, text)
         turns_with_reviews.append(_add_review(turn, review))
 
-    question = judge.question("deep", state)
-    rounds = question.rounds(1, turns_with_reviews)  # numbered from 1
+    question = judge.build_question("deep", state)
+    rounds = question.build_rounds(1, turns_with_reviews)  # numbered from 1
     state.rounds = list(rounds)
 
 
@@ -305,7 +305,7 @@ async def _ask_for_checks(
     endpoint = turn.endpoint
     findings = _write_findings_for(endpoint.family, raised)
     has_answered = bool(turn.answer.value)
-    can_check = kind_of(endpoint).gives_reasons and has_answered
+    can_check = get_model_kind(endpoint).gives_reasons and has_answered
     if not (findings and can_check):
         return Answer(value=None, failure=None, usage=Usage(), latency_ms=0, model=endpoint.model)
 
@@ -322,7 +322,9 @@ async def _ask_for_checks(
         state.session,
         endpoint,
         request,
-        make_messages=partial(prompt.review_messages, judge.rubric, files, document.task, findings),
+        make_messages=partial(
+            prompt.write_review_messages, judge.rubric, files, document.task, findings
+        ),
         characters=document.char_count,
         form=ReviewReply,
         make_value=lambda form, _reply: form,  # the filled-in form already is the value
@@ -371,7 +373,7 @@ async def _judge_after_review(
         return await _score_again(judge, state, review)
     # The rounds now include the review's cost. Build the verdict anew from the same opinions, without calls.
     verdict = await judge.run(state)
-    return with_reservation(verdict, _NOT_CHECKED)
+    return add_reservation(verdict, _NOT_CHECKED)
 
 
 async def _score_again(
@@ -391,7 +393,7 @@ async def _score_again(
     models = tuple(endpoint for _tier, endpoint, _opinion in state.voices)
     calls = [partial(question.ask, endpoint, state.session) for endpoint in models]
     turns = await gather_limited(calls, state.session)
-    state.rounds += question.rounds(len(state.rounds) + 1, turns)
+    state.rounds += question.build_rounds(len(state.rounds) + 1, turns)
 
     # Both judges below ask no model, because each tier already has an opinion. They only build the verdict.
     answers = [(turn.endpoint, turn.answer.value) for turn in turns]

@@ -24,7 +24,7 @@ from judgekit.providers import running
 from judgekit.providers.base import Endpoint, Gateway, Message, Reply, Request
 from judgekit.replies.forms import ReplyForm
 from judgekit.replies.reading import classify_failure, read_reply
-from judgekit.text import short_line
+from judgekit.text import shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -82,7 +82,7 @@ class Session:
             raise GatewayError(FailureKind.TIMEOUT, "no time left to ask it", usage=Usage())
         return timeout
 
-    async def reply(self, endpoint: Endpoint, request: Request) -> Reply:
+    async def get_reply(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return a stored reply to the request, or call the model. Log the reply or the failure.
 
         Raises `GatewayError` if the call fails. Its kind is `BUDGET` if the cost limit allows no further
@@ -201,7 +201,7 @@ class Answer(Generic[Value]):
             return None
         return record(self.value)
 
-    def round_fields(self) -> RoundFields:
+    def build_round_fields(self) -> RoundFields:
         """Return a round's fields other than the opinion."""
         return {
             "model": self.model,
@@ -232,9 +232,9 @@ async def run_round(
     conversation: tuple[Message, ...] = ()
     first_key = request.call_key
     if request.sample:
-        first_key = first_key.within(f"sample{request.sample}")
+        first_key = first_key.append_part(f"sample{request.sample}")
 
-    for call_key in (first_key, first_key.within("reask")):
+    for call_key in (first_key, first_key.append_part("reask")):
         try:
             if not conversation:
                 conversation = await session.prepare(make_messages, characters)
@@ -245,8 +245,8 @@ async def run_round(
                 timeout=session.compute_call_timeout(request.timeout),
                 schema=form.sent,
             )
-            reply = await session.reply(endpoint, sent_request)
-            usage = usage.plus(reply.usage.of_call())
+            reply = await session.get_reply(endpoint, sent_request)
+            usage = usage.plus(reply.usage.count_as_call())
             model = reply.model
             read = partial(read_reply, reply, form)
             filled_form = await session.prepare(read, len(reply.text))
@@ -280,7 +280,7 @@ async def run_round(
 
 
 def make_failure(kind: FailureKind, message: str) -> Failure:
-    return Failure(kind=kind, message=short_line(message, FAILURE_CHARS))
+    return Failure(kind=kind, message=shorten_to_line(message, FAILURE_CHARS))
 
 
 def merge_answers(

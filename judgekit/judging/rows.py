@@ -278,7 +278,7 @@ def is_own_family_alone(now: Situation, end: End) -> bool:
 
     This matters for an acceptance or a win, if `judge.independence` is `require`.
     """
-    return independence_problem(now.evidence, now.rules, end) is not None
+    return explain_independence_problem(now.evidence, now.rules, end) is not None
 
 
 # --- What the rows come to
@@ -437,13 +437,15 @@ def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> froze
     return frozenset(families)
 
 
-def independence_problem(evidence: Evidence, rules: EscalationRules, end: End) -> str | None:
+def explain_independence_problem(
+    evidence: Evidence, rules: EscalationRules, end: End
+) -> str | None:
     """Explain in one line why an acceptance or a win isn't independent of the author, or return None."""
     author_families: list[str] = []
     for outcome, families_of_outcome in rules.authors.items():
         if outcome == end.verdict:
             author_families += families_of_outcome
     supporting_families = find_families(evidence, rules, end)
-    return independence.independence_problem(
+    return independence.explain_independence_problem(
         rules.independence, author_families, supporting_families
     )

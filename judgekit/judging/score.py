@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from judgekit.judging import decisions, independence, outgoing
-from judgekit.judging.documents import Document, is_cut, named
+from judgekit.judging.documents import Document, is_cut, parse_families
 from judgekit.judging.evidence import Evidence, Speakers, read_document
-from judgekit.judging.kinds import DECIDES, kind_of
+from judgekit.judging.kinds import DECIDES, get_model_kind
 from judgekit.judging.orchestrator import Judge
 from judgekit.judging.reservations import (
     Reservation,
     ReservationKind,
-    failures,
     has_kind,
-    in_words,
+    join_reservations,
+    list_failures,
 )
-from judgekit.judging.rows import find_families, independence_problem
+from judgekit.judging.rows import explain_independence_problem, find_families
 from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.score_source import SOURCE_WORDS, score_source
 from judgekit.judging.steps import OWN_FAMILY_ROW, End, EscalationRules
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     """Judges documents."""
 
-    def attributed(self, subject: Document) -> Document:
+    def attribute_subject(self, subject: Document) -> Document:
         """Add the author families in the settings to those in the document."""
         if not self.settings.author_family and subject.author.family is None:
             return subject
-        configured_families = named(self.settings.author_family)
+        configured_families = parse_families(self.settings.author_family)
         families = dict.fromkeys([*subject.author_families, *configured_families])
         author = replace(subject.author, family=", ".join(families) or None)
         return replace(subject, author=author)
 
-    def redacted(self, subject: Document) -> tuple[Document, int]:
+    def redact_subject(self, subject: Document) -> tuple[Document, int]:
         """Replace the secrets in a document, if redaction is on. Return the new document and their number."""
         if self.settings.redact:
             return outgoing.redact_document(subject)
@@ -68,7 +68,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         models = self.models_by_tier[tier]
         return any(is_cut(document.visible_files(limits, model)) for model in models)
 
-    def question(self, tier: TierName, state: JudgingState[Document]) -> ScoreQuestion:
+    def build_question(self, tier: TierName, state: JudgingState[Document]) -> ScoreQuestion:
         """Build the question for a tier."""
         question = ScoreQuestion(self.settings, state.subject, tier)
         if tier != "tiebreaker":
@@ -84,7 +84,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             question, instructions_tier=instructions, earlier_opinions=_shuffle_opinions(state)
         )
 
-    def evidence(self, state: JudgingState[Document]) -> Evidence:
+    def read_evidence(self, state: JudgingState[Document]) -> Evidence:
         """Convert each tier's opinion to evidence. The next step is decided by it."""
         finality = self.settings.finality
         evidence_by_tier = {}
@@ -103,15 +103,15 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             evidence_by_tier[tier] = evidence
         return evidence_by_tier
 
-    def rules(self, state: JudgingState[Document]) -> EscalationRules:
+    def build_rules(self, state: JudgingState[Document]) -> EscalationRules:
         """Return the rules for documents, with the author's families."""
         authors: dict[Outcome, Sequence[str]] = {"accept": state.subject.author_families}
-        return replace(self.settings.escalation_rules("document"), authors=authors)
+        return replace(self.settings.build_escalation_rules("document"), authors=authors)
 
     def record(self, state: JudgingState[Document], end: End) -> Verdict:
         """Build the verdict. If redaction is on, secrets are removed from the models' replies."""
         document = state.subject
-        families = find_families(self.evidence(state), self.rules(state), end)
+        families = find_families(self.read_evidence(state), self.build_rules(state), end)
         files = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
         opinion: Opinion | None = state.opinions[end.tier] if end.tier else None
         average = None
@@ -132,11 +132,11 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             truncated=self._is_truncated(state, end),
             consensus=end.consensus,
             because=end.because,
-            degraded=in_words(self._list_reservations(end, state)),
+            degraded=join_reservations(self._list_reservations(end, state)),
             author=document.author,
             independent=independence.is_independent(document.author_families, families),
             commit=document.commit,
-            **state.verdict_fields(self.settings),
+            **state.build_verdict_fields(self.settings),
         )
         if state.rounds and self.settings.redact:
             verdict = outgoing.redact_replies(verdict)
@@ -157,7 +157,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 
     def _list_reservations(self, end: End, state: JudgingState[Document]) -> list[Reservation]:
         """List the reasons to trust the verdict less, in the order of its `degraded` field."""
-        evidence = self.evidence(state)
+        evidence = self.read_evidence(state)
         reservations = []
 
         # Explain if an acceptance was overruled because only the author's family supports it. `end_before` is
@@ -165,13 +165,13 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         end_before = end
         if end.because == OWN_FAMILY_ROW and end.overruled_end is not None:
             end_before = end.overruled_end
-            problem = independence_problem(evidence, self.rules(state), end_before)
+            problem = explain_independence_problem(evidence, self.build_rules(state), end_before)
             if problem:
                 reservations.append(Reservation(ReservationKind.OWN_FAMILY, problem))
 
         # List the failures, or the reason why no model was called.
         if state.rounds:
-            reservations += failures(state.rounds)
+            reservations += list_failures(state.rounds)
         else:
             reason = f"not judged: {state.refusal_reason or self.settings.no_model_reason}"
             reservations.append(Reservation(ReservationKind.NOT_JUDGED, reason))
@@ -197,8 +197,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 
         Returns None if no tier accepted the text, or if `others` contains a failure that already explains it.
         """
-        evidence = self.evidence(state)
-        rules = self.rules(state)
+        evidence = self.read_evidence(state)
+        rules = self.build_rules(state)
         accepting_tiers = {tier for tier in evidence if evidence[tier].outcome == "accept"}
         if not accepting_tiers:
             return None
@@ -313,7 +313,7 @@ def _name_deciders(rounds: Sequence[Round], state: JudgingState[Document]) -> li
         zip(rounds, _list_asked_endpoints(state), strict=False)
     ):
         has_other_name = row.model != endpoint.model
-        if row.opinion and has_other_name and kind_of(endpoint) is DECIDES:
+        if row.opinion and has_other_name and get_model_kind(endpoint) is DECIDES:
             opinion = row.opinion.model_copy(update={"asked": endpoint.model})
             named_rounds[index] = row.model_copy(update={"opinion": opinion})
     return named_rounds

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from judgekit.judging import claims, decisions, jury, pointwise, prompt
-from judgekit.judging.documents import Document, TaskDescription, file_of, is_cut
+from judgekit.judging.documents import Document, TaskDescription, is_cut, make_file
 from judgekit.judging.findings import mentions, place_findings
 from judgekit.judging.jury import Opinion
-from judgekit.judging.kinds import kind_of
+from judgekit.judging.kinds import get_model_kind
 from judgekit.judging.question import AskedQuestion, TierQuestion
 from judgekit.judging.questionnaire import Answers, Control, Questionnaire, TypedQuestion
 from judgekit.judging.verdict import Round, ScoreOpinion
@@ -42,7 +42,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     @classmethod
     def about_fixed_subject(cls, settings: JudgeSettings, tier: TierName) -> ScoreQuestion:
         """Build the question about a fixed document, so that a hash only depends on the question's words."""
-        files = (file_of("a", "b"), file_of("c", "d"))
+        files = (make_file("a", "b"), make_file("c", "d"))
         document = Document(files, "e", TaskDescription("f", "g", "h"))
         scores = dict.fromkeys(settings.loaded_rubric.rubric.questions, 1.0)
         earlier = Opinion("accept", scores, "i")
@@ -50,20 +50,20 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return cls(settings, document, tier, earlier_opinions=[earlier], findings=findings)
 
     @staticmethod
-    def agent_text(rubric: ScoreRubric, mode: ModeName) -> str:
+    def write_agent_text(rubric: ScoreRubric, mode: ModeName) -> str:
         return prompt.score_agent_text(rubric, mode)
 
     @property
     def reading_thresholds(self) -> Sequence[float]:
         return ()
 
-    def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
+    def build_questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
         """Build the questionnaires for a model.
 
         A model that writes gets one for each part of the rubric. Other models get one for all dimensions.
         """
         rubrics_by_part = {"": self.rubric}
-        if kind_of(endpoint).gives_reasons:
+        if get_model_kind(endpoint).gives_reasons:
             rubrics_by_part = self.rubrics_by_part
         questionnaires = []
         for part, rubric in rubrics_by_part.items():
@@ -87,17 +87,19 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
 
         task = self.subject.task
         questionnaire = Questionnaire(
-            call_key=self._call_key.within(part),
+            call_key=self._call_key.append_part(part),
             timeout=self.limits.timeout,
             system=rubric.prompt.system,
             instructions=getattr(rubric.prompt.instructions, self.instructions_tier or self.tier),
-            context=partial(prompt.document_context, files=files, task=task, given=rubric.given),
+            context=partial(
+                prompt.write_document_context, files=files, task=task, given=rubric.given
+            ),
             char_count=self.subject.char_count,
             cut_at_chars=sum(len(file.text) for file in files) if is_cut(files) else None,
             questions=questions,
             points_of_words=rubric.scale.answers,
             part=part,
-            examples=prompt.rated_examples(rubric),
+            examples=prompt.format_rated_examples(rubric),
             are_examples_for_all=rubric.prompt.few_shot,
             earlier_opinions=self._describe_earlier_opinions(rubric),
             findings=self.findings,
@@ -140,7 +142,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         """Check a model's answers. If a score is missing, return None."""
         if set(answers.points) != set(questionnaire.questions):
             return None
-        if kind_of(endpoint).shows_probabilities:
+        if get_model_kind(endpoint).shows_probabilities:
             return answers
         # Drop the probabilities, which aren't recorded.
         return replace(answers, probabilities_by_question={})
@@ -165,7 +167,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     def _call_key(self) -> CallKey:
         return CallKey(self.subject.sha256, self.rubric.ref, self.tier)
 
-    def opinion(self, samples: Sequence[Sequence[Answers | None]]) -> Opinion | None:
+    def combine_samples(self, samples: Sequence[Sequence[Answers | None]]) -> Opinion | None:
         """Combine a model's samples into one opinion.
 
         The scores are averaged, and the reasoning comes from the sample whose scores are nearest to the
@@ -183,7 +185,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         if len(samples) == 1:
             return opinions[0]
 
-        average = self._make_opinion(jury.mean_scores(opinions))
+        average = self._make_opinion(jury.average_scores(opinions))
         nearest = jury.find_nearest(opinions, average)
         return replace(
             nearest,
@@ -229,7 +231,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         decide = partial(self.rubric.decide, mode=self.mode)
         return jury.combine_opinions(opinions, self.settings.jury, decide)
 
-    def rounds(self, first: int, turns: Sequence[ModelTurn[Opinion]]) -> list[Round]:
+    def build_rounds(self, first: int, turns: Sequence[ModelTurn[Opinion]]) -> list[Round]:
         """Build the record of each model's turn, numbered from `first`."""
         rounds = []
         for number, turn in enumerate(turns, first):
@@ -237,7 +239,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
                 round=number,
                 tier=self.tier,
                 opinion=turn.answer.record_value(self.record),
-                **turn.answer.round_fields(),
+                **turn.answer.build_round_fields(),
             )
             rounds.append(row)
         return rounds
@@ -253,7 +255,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             said=opinion.stated_word,
             samples=opinion.sample_count,
             expected=list(opinion.expected_value_names),
-            probabilities=decisions.rounded(opinion.probabilities),
+            probabilities=decisions.round_probabilities(opinion.probabilities),
         )
 
     def _lower_unearned_scores(
@@ -271,7 +273,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             for name, question in questionnaire.questions.items():
                 if _name_idle_question(question) == idle_name:
                     same_kind_scores[name] = scores[name]
-            lowered_scores |= pointwise.earned_scores(
+            lowered_scores |= pointwise.lower_unearned_scores(
                 same_kind_scores, idle_score, least_accepted, span
             )
         return lowered_scores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from judgekit.judging.kinds import kind_of
+from judgekit.judging.kinds import get_model_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ SOURCE_WORDS: Mapping[ScoreSource, str] = {
 
 def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
     """Return the way in which scores were read, such as from whole numbers or token probabilities."""
-    source = kind_of(endpoint).source
+    source = get_model_kind(endpoint).source
     if source is not None:
         return source
     if not endpoint.has_logprobs or opinion is None:
@@ -46,7 +46,7 @@ def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
 
 def possible_sources(endpoint: Endpoint, *, scores: bool) -> frozenset[ScoreSource]:
     """Return all ways in which a model's opinions could be read. `scores` means that they have scores."""
-    source = kind_of(endpoint).source
+    source = get_model_kind(endpoint).source
     if source is not None:
         return frozenset({source})
     if endpoint.has_logprobs and scores:

@@ -31,7 +31,13 @@ from judgekit.retrieval.compiled import Profiles
 from judgekit.retrieval.index_file import describe_empty
 from judgekit.retrieval.profiles import compile_profiles
 from judgekit.rubric import loader
-from judgekit.text import counted, encodable, escaped, short_line, visible
+from judgekit.text import (
+    escape_name,
+    format_count,
+    remove_invisible,
+    replace_surrogates,
+    shorten_to_line,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -153,8 +159,8 @@ class SearchResult(BaseModel, frozen=True):
 
     def __repr__(self) -> str:
         """Return a line for people; `to_dict` has everything."""
-        found = counted(len(self.results), "result", "results")
-        return escaped(f"<{found} for {short_line(self.query, _MAX_QUERY_CHARS)!r}>")
+        found = format_count(len(self.results), "result", "results")
+        return escape_name(f"<{found} for {shorten_to_line(self.query, _MAX_QUERY_CHARS)!r}>")
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks, with a row for each result."""
@@ -198,7 +204,7 @@ def search(
     for root in roots or ():
         require("search", **{"a root": root})
     started = time.perf_counter()
-    project_folder = project or environment.project_root(str(Path.cwd()))
+    project_folder = project or environment.find_project_root(str(Path.cwd()))
     config = configuration.load(Path(project_folder))
     search_mode = mode or config.retrieval.search_mode
     profiles = Profiles(compile_profiles(Path(project_folder)))
@@ -213,7 +219,7 @@ def search(
         choice = _Choice([KeptHit(candidate, "bm25") for candidate in ranked.candidates])
 
     return SearchResult(
-        query=encodable(query),
+        query=replace_surrogates(query),
         mode=search_mode,
         degraded=_join_problems(ranked, choice),
         results=_build_results(choice, ranked, limit),
@@ -240,7 +246,7 @@ def _build_results(choice: _Choice, ranked: RankedCandidates, limit: int) -> lis
 
 def _build_result(kept: KeptHit, probability: float | None) -> Result:
     """Build the result for a hit. A decision model's `probability` replaces the hit's confidence."""
-    fields = kept.hit.shown()
+    fields = kept.hit.build_result_fields()
     fields["because"] = kept.because
     # `fields` already says whether BM25 or a program found the hit.
     if kept.kept_by != "bm25":
@@ -271,7 +277,7 @@ def _find_candidates(
 
     folders = [_resolve_root(root) for root in roots or ()]
     # A root outside the project is only searched if the caller or the user names it.
-    trusted_folders = folders or configuration.user_roots() or ()
+    trusted_folders = folders or configuration.read_user_roots() or ()
     options = {
         "project": project_folder,
         "limit": most_candidates,
@@ -360,7 +366,7 @@ def _resolve_root(root: str) -> str:
     is_folder = root != "" and path.is_dir()
     if not is_folder:
         raise InputError(
-            f"{visible(root)}: no such folder; name a store or a folder of Markdown files"
+            f"{remove_invisible(root)}: no such folder; name a store or a folder of Markdown files"
         )
     return str(path.resolve())
 
@@ -585,7 +591,7 @@ async def _ask_models(
                 return "not judged: importing litellm took longer than the deadline; raise retrieval.deadline"
             settings = replace(settings, timeout=seconds_left, call_timeout=retrieval.timeout)
 
-        judge = CandidateJudge(gateway, settings, service.reply_cache(request))
+        judge = CandidateJudge(gateway, settings, service.open_reply_cache(request))
         return await judge.select(subject.query, subject.candidates)
 
 

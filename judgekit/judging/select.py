@@ -10,12 +10,12 @@ from judgekit.judging.documents import Candidates, PromptCandidate, Query
 from judgekit.judging.escalation import decide
 from judgekit.judging.evidence import Evidence, read_candidate
 from judgekit.judging.orchestrator import Judge
-from judgekit.judging.prompt import candidate_text
+from judgekit.judging.prompt import write_candidate_text
 from judgekit.judging.reservations import (
     Reservation,
     ReservationKind,
-    failures,
-    in_words,
+    join_reservations,
+    list_failures,
 )
 from judgekit.judging.select_question import SelectQuestion
 from judgekit.judging.steps import PER_CANDIDATE_END, UNASKED, Ask, End, EscalationRules, Step
@@ -36,9 +36,9 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
 
     async def select(self, query: Query, candidates: Sequence[PromptCandidate]) -> Selection:
         """Decide on each candidate, in the given order; failures are in the result, never raised."""
-        return await self.measured_for(query).judge(Candidates(query, tuple(candidates)))
+        return await self.adapt_to_query(query).judge(Candidates(query, tuple(candidates)))
 
-    def measured_for(self, query: Query) -> CandidateJudge:
+    def adapt_to_query(self, query: Query) -> CandidateJudge:
         """Return the judge, without its calibration if the query has earlier turns of a conversation."""
         # Calibrations are made from requests without earlier turns, so they're only valid for such requests.
         if self.settings.finality is None or not query.turns:
@@ -48,7 +48,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         )
         return replace(self, settings=self.settings.without_calibration(reason))
 
-    def redacted(self, subject: Candidates) -> tuple[Candidates, int]:
+    def redact_subject(self, subject: Candidates) -> tuple[Candidates, int]:
         """Replace the secrets in the query and the candidates, if redaction is on.
 
         Returns the new subject and the number of secrets.
@@ -64,16 +64,16 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         query_text = redact.words(subject.query.text[:query_limit])
         candidates = tuple(map(_redact_candidate, subject.candidates))
 
-        redacted_texts = [query_text, *turns, *map(candidate_text, candidates)]
+        redacted_texts = [query_text, *turns, *map(write_candidate_text, candidates)]
         secrets = sum(text.count(redact.REDACTION_PREFIX) for text in redacted_texts)
         return Candidates(Query(query_text, tuple(turns)), candidates), secrets
 
-    def question(self, tier: TierName, state: JudgingState[Candidates]) -> SelectQuestion:
+    def build_question(self, tier: TierName, state: JudgingState[Candidates]) -> SelectQuestion:
         """Build the question for a tier, about the candidates that need it."""
         subject = state.subject
         open_candidates = []
         for candidate in subject.candidates:
-            step = self._step_for(candidate.id, state)
+            step = self._choose_candidate_step(candidate.id, state)
             if isinstance(step, Ask) and step.tier == tier:
                 open_candidates.append(candidate)
 
@@ -92,11 +92,11 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             instructions_tier=instructions_tier,
         )
 
-    def step(self, state: JudgingState[Candidates]) -> Step:
+    def choose_step(self, state: JudgingState[Candidates]) -> Step:
         """Ask the first tier that any candidate still needs. If none needs one, end."""
         needed_tiers = set()
         for candidate in state.subject.candidates:
-            candidate_step = self._step_for(candidate.id, state)
+            candidate_step = self._choose_candidate_step(candidate.id, state)
             if isinstance(candidate_step, Ask):
                 needed_tiers.add(candidate_step.tier)
         for tier in self.models_by_tier:
@@ -104,7 +104,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
                 return Ask(tier)
         return PER_CANDIDATE_END
 
-    def evidence(self, state: JudgingState[Candidates], candidate: str = "") -> Evidence:
+    def read_evidence(self, state: JudgingState[Candidates], candidate: str = "") -> Evidence:
         """Convert the marks of a candidate (given by its id) to evidence, by tier."""
         evidence_by_tier = {}
         for tier, marks in state.opinions.items():
@@ -113,20 +113,20 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
                 evidence_by_tier[tier] = read_candidate(marks[candidate], decides=is_decision_model)
         return evidence_by_tier
 
-    def rules(self, state: JudgingState[Candidates]) -> EscalationRules:
+    def build_rules(self, state: JudgingState[Candidates]) -> EscalationRules:
         """Return the escalation rules for candidates."""
         del state  # the rules don't depend on it
-        rules = self.settings.escalation_rules("candidate")
+        rules = self.settings.build_escalation_rules("candidate")
         if len(self.models_by_tier) == 1:
             # Callers that only use one tier, such as the prompt hook, want its answer even without proof.
             rules = replace(rules, needs_proof=False)
         return rules
 
-    def _step_for(self, candidate: str, state: JudgingState[Candidates]) -> Step:
+    def _choose_candidate_step(self, candidate: str, state: JudgingState[Candidates]) -> Step:
         """Return the tier to ask next about a candidate, given by id, or the end of its judging."""
-        return decide(self.evidence(state, candidate), self.rules(state))
+        return decide(self.read_evidence(state, candidate), self.build_rules(state))
 
-    def unjudged(self, state: JudgingState[Candidates], why: str) -> Selection:
+    def build_unjudged_record(self, state: JudgingState[Candidates], why: str) -> Selection:
         return self.record(state, UNASKED).model_copy(update={"degraded": why})
 
     def record(self, state: JudgingState[Candidates], end: End) -> Selection:
@@ -137,7 +137,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         ]
         reservations = []
         if any(decision.decision == "undetermined" for decision in all_decisions):
-            reservations = failures(state.rounds) or self._explain_unproven(state)
+            reservations = list_failures(state.rounds) or self._explain_unproven(state)
         if state.refusal_reason:
             reason = f"not judged: {state.refusal_reason}"
             reservations = [Reservation(ReservationKind.NOT_JUDGED, reason)]
@@ -145,8 +145,8 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             stale=self.settings.calibration_warning,
             by_decisions=self._is_by_decisions(state),
             decisions=all_decisions,
-            degraded=in_words(reservations),
-            **state.common_fields(self.settings),
+            degraded=join_reservations(reservations),
+            **state.build_common_fields(self.settings),
         )
 
     def _is_by_decisions(self, state: JudgingState[Candidates]) -> bool:
@@ -164,7 +164,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
 
     def _build_decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:
         """Build the decision on the candidate with the id `candidate`."""
-        step = self._step_for(candidate, state)
+        step = self._choose_candidate_step(candidate, state)
         end = step if isinstance(step, End) else UNASKED
         # `improve` is exactly between keeping and dropping, so it decides nothing.
         if end.tier is None or end.verdict == "improve":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from judgekit.judging import jury, pointwise, prompt
 from judgekit.judging.documents import CONTEXT_CHARS, Candidates, PromptCandidate, Query
 from judgekit.judging.jury import Mark, Marks
-from judgekit.judging.kinds import kind_of
+from judgekit.judging.kinds import get_model_kind
 from judgekit.judging.question import AskedQuestion
 from judgekit.judging.questionnaire import Control, Questionnaire, TypedQuestion
 from judgekit.judging.verdict import SelectOpinion, SelectRound
@@ -44,7 +44,9 @@ class Kept(NamedTuple):
     threshold: float | None
 
 
-def batches(candidates: Sequence[PromptCandidate], limit: int) -> list[Sequence[PromptCandidate]]:
+def split_into_batches(
+    candidates: Sequence[PromptCandidate], limit: int
+) -> list[Sequence[PromptCandidate]]:
     """Split candidates into the fewest batches of at most `limit`, with similar sizes."""
     total = len(candidates)
     count = math.ceil(total / limit)
@@ -62,16 +64,16 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return cls(settings, Candidates(Query("a", ("b",)), (candidate,)), tier)
 
     @staticmethod
-    def agent_text(rubric: SelectRubric, mode: ModeName) -> str:
+    def write_agent_text(rubric: SelectRubric, mode: ModeName) -> str:
         return prompt.select_agent_text(rubric, mode)
 
     @property
     def reading_thresholds(self) -> Sequence[float]:
         return (KEEP_AT, POINTWISE_CHARS)
 
-    def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
+    def build_questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
         """Build the questionnaires for a model, depending on its kind."""
-        kind = kind_of(endpoint)
+        kind = get_model_kind(endpoint)
         candidates = self.subject.candidates
         # A model that answers with a single token gets one candidate at a time.
         if kind.candidates_at_once == 1:
@@ -84,13 +86,13 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         # A model that writes gets batches of candidates, for each part of the rubric.
         questionnaires = []
         batch_limit = kind.candidates_at_once or len(candidates)
-        for batch in batches(candidates, batch_limit):
+        for batch in split_into_batches(candidates, batch_limit):
             for part, rubric in self.rubrics_by_part.items():
                 questionnaires.append(self._build_about_many(rubric, batch, part, endpoint))
         return questionnaires
 
     def asks_in_order(self, endpoint: Endpoint) -> bool:
-        return kind_of(endpoint).candidates_at_once == 1
+        return get_model_kind(endpoint).candidates_at_once == 1
 
     def _build_about_many(
         self,
@@ -106,7 +108,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         questionnaire = self._build_questionnaire(
             rubric,
             key=self._build_key(candidates, part),
-            context=partial(prompt.candidates_context, query=query, listing=listing),
+            context=partial(prompt.write_candidates_context, query=query, listing=listing),
         )
         ids_by_label = {label: candidate_id for candidate_id, label in labels_by_id.items()}
         return replace(questionnaire, labels=ids_by_label, is_listing=True, part=part)
@@ -120,18 +122,20 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         its yes to the candidate doesn't count.
         """
         query = self.subject.query
-        key = self._build_key(self.subject.candidates).within(candidate.id)
+        key = self._build_key(self.subject.candidates).append_part(candidate.id)
         threshold = self._find_threshold(endpoint)
 
         # The first control asks about the same candidate for an unrelated request.
         unrelated_query = query._replace(text=pointwise.IDLE_REQUEST)
-        about_unrelated_query = self._build_pair(candidate, unrelated_query, key.within("idle"))
+        about_unrelated_query = self._build_pair(
+            candidate, unrelated_query, key.append_part("idle")
+        )
         controls = [self._build_control(about_unrelated_query, pointwise.MIN_GAIN, threshold)]
         if query.turns:
             # The second control asks about an unrelated memory for the same request. It's only asked once for
             # all candidates.
             about_unrelated_memory = self._build_pair(
-                pointwise.IDLE_MEMORY, query, key.within("idle-memory")
+                pointwise.IDLE_MEMORY, query, key.append_part("idle-memory")
             )
             least_gain = pointwise.MIN_GAIN_OVER_MEMORY
             controls.append(self._build_control(about_unrelated_memory, least_gain, threshold))
@@ -144,7 +148,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     def _build_pair(self, candidate: PromptCandidate, query: Query, key: CallKey) -> Questionnaire:
         """Build a questionnaire about one candidate for a query, with the start of its text."""
         short = replace(candidate, text=candidate.text[:POINTWISE_CHARS])
-        context = partial(prompt.candidate_context, candidate=short, query=query)
+        context = partial(prompt.write_candidate_context, candidate=short, query=query)
         return self._build_questionnaire(self.rubric, key, context)
 
     def _build_questionnaire(
@@ -164,7 +168,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         for example in rubric.prompt.examples:
             memory = PromptCandidate.of(example, name="", text=example.text)
             query = Query(example.query)
-            example_context = partial(prompt.candidate_context, candidate=memory, query=query)
+            example_context = partial(prompt.write_candidate_context, candidate=memory, query=query)
             turns.append((example_context, "yes" if example.holds else "no"))
 
         instructions_tier = self.instructions_tier or self.tier
@@ -238,7 +242,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
             for criterion in questionnaire.questions:
                 name = criterion
                 if label != _LONE_CANDIDATE_LABEL:
-                    name = questionnaire.question_of(label, criterion)
+                    name = questionnaire.name_question(label, criterion)
                 if name in answers.points:
                     candidate_yes[criterion] = answers.points[name]
             yes[candidate_id] = candidate_yes
@@ -253,7 +257,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         threshold_by_mode = pointwise.thresholds(endpoint).get(self.rubric.ref, {})
         return threshold_by_mode.get(self.mode, KEEP_AT)
 
-    def opinion(self, samples: Sequence[Sequence[Kept | None]]) -> Marks | None:
+    def combine_samples(self, samples: Sequence[Sequence[Kept | None]]) -> Marks | None:
         """Combine a model's samples into a mark (keep or drop) for each candidate.
 
         With multiple samples, a candidate's probability is the fraction of samples that keep it. Returns None
@@ -310,7 +314,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         # Rescale the probabilities, so that the threshold becomes one half.
         centred = {}
         for criterion, probability in yes.items():
-            centred[criterion] = pointwise.centred(probability, threshold)
+            centred[criterion] = pointwise.centre_probability(probability, threshold)
 
         # If all criteria are needed, the least probable one decides. Otherwise, the most probable one does.
         needs_all = getattr(self.rubric.modes, self.mode).keep == "all"
@@ -329,7 +333,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         unmarked: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
         return unmarked | jury.combine_marks(answered, len(voices), self.settings.jury)
 
-    def rounds(self, first: int, turns: Sequence[ModelTurn[Marks]]) -> list[SelectRound]:
+    def build_rounds(self, first: int, turns: Sequence[ModelTurn[Marks]]) -> list[SelectRound]:
         """Build the record of each model's turn, numbered from `first`."""
         rounds = []
         for number, turn in enumerate(turns, first):
@@ -337,7 +341,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
                 round=number,
                 tier=self.tier,
                 opinion=turn.answer.record_value(self.record),
-                **turn.answer.round_fields(),
+                **turn.answer.build_round_fields(),
             )
             rounds.append(row)
         return rounds

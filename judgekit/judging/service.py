@@ -17,7 +17,7 @@ from judgekit.judging import calibration_files, panel
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import MAX_TEXTS, MIN_TEXTS, ComparisonInput, Document
-from judgekit.judging.questions import question_of
+from judgekit.judging.questions import get_question_class
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.request import DEFAULT_REQUEST, DOCUMENT_ONLY_OPTIONS
@@ -26,11 +26,16 @@ from judgekit.judging.settings import JudgeSettings
 from judgekit.judging.verdict import Comparison, Depth, Verdict
 from judgekit.providers import running
 from judgekit.providers.concurrency import map_concurrently
-from judgekit.providers.gateway import is_recording, is_replaying, open_gateway, unpriced
+from judgekit.providers.gateway import (
+    is_recording,
+    is_replaying,
+    list_unpriced_models,
+    open_gateway,
+)
 from judgekit.providers.resolve import Others, Panel, Tiers, resolve
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
-from judgekit.text import encodable, lines_of
+from judgekit.text import replace_surrogates, split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -46,7 +51,7 @@ RANKING_RUBRIC = "answer-quality"
 DEFAULT_CONCURRENCY = 8
 
 
-def document_judge(
+def build_document_judge(
     gateway: Gateway, project: Path | None = None, request: JudgeRequest = DEFAULT_REQUEST
 ) -> tuple[DocumentJudge, str]:
     """Build the judge for a request.
@@ -59,9 +64,9 @@ def document_judge(
     if has_server and not is_replaying(environment.environ()):
         return _build_remote_judge(gateway, config, project, request)
 
-    loaded = rubric(config, project, request)
+    loaded = load_rubric(config, project, request)
     settings = judge_settings(config, loaded, project, request)
-    judge = DocumentJudge(gateway, settings, reply_cache(request))
+    judge = DocumentJudge(gateway, settings, open_reply_cache(request))
     if request.depth and settings.models_by_tier:
         judge = _choose_depth_by_document(judge, request.depth, config)
     return judge, settings.no_model_reason
@@ -97,11 +102,11 @@ def _build_remote_judge(
         problem = "the shared judge (server.url) chooses the depth; leave --depth and --review out"
         raise UsageError(problem)
 
-    loaded = rubric(config, project, request)
+    loaded = load_rubric(config, project, request)
     # Without tiers, no local models are looked up.
     settings = judge_settings(config, loaded, project, request, tiers=())
     # `instead` replaces the judging on this machine.
-    judge = DocumentJudge(gateway, settings, reply_cache(request), judge_instead=server.judge)
+    judge = DocumentJudge(gateway, settings, open_reply_cache(request), judge_instead=server.judge)
     return judge, server.url
 
 
@@ -120,11 +125,11 @@ def _choose_depth(wanted_depth: AnyDepth, config: Config, document: Document) ->
         users_rules = rules
 
     file = document.files[0]
-    line_count = len(lines_of(file.text))
+    line_count = len(split_lines(file.text))
     return depth.choose(users_rules, rules, file.path, line_count)
 
 
-def rubric(config: Config, project: Path | None, request: JudgeRequest) -> LoadedRubric:
+def load_rubric(config: Config, project: Path | None, request: JudgeRequest) -> LoadedRubric:
     """Load the request's rubric, or the configured one.
 
     Raises `ConfigError` or `UsageError` if it doesn't exist or is invalid.
@@ -197,7 +202,7 @@ def _find_panel(
     """Find the models to judge with. Without tiers, no provider is needed, and the panel is empty."""
     if not tiers:
         return Panel({}, provider=None, reason="")
-    panel_request = panel.requested_panel(config, project, model=request.model)
+    panel_request = panel.collect_panel_request(config, project, model=request.model)
     return resolve(panel_request, environment.environ())
 
 
@@ -206,7 +211,7 @@ def _list_priced_panels(others: Others) -> list[Tiers]:
     return [panel_of_other for panel_of_other in others() if not _list_unpriced(panel_of_other)]
 
 
-def reply_cache(request: JudgeRequest) -> ReplyCache | None:
+def open_reply_cache(request: JudgeRequest) -> ReplyCache | None:
     """Open the reply cache, or return None if the request doesn't want it or replies are recorded."""
     if request.cache and not is_recording(environment.environ()):
         return ReplyCache(ReplyFile())
@@ -246,12 +251,12 @@ def _join_profiles(tiers: Tiers) -> str:
 
 def _list_unpriced(tiers: Tiers) -> list[str]:
     """List the models without a known price."""
-    return unpriced(chain.from_iterable(tiers.values()))
+    return list_unpriced_models(chain.from_iterable(tiers.values()))
 
 
 def max_concurrency(judge: Judge[Any, Any, Any], at_once: int) -> int:
     """Return the number of documents to judge at once: `at_once`, or fewer if a provider limits its calls."""
-    calls_per_document = judge.settings.calls_at_once(len(judge.rubric.questions))
+    calls_per_document = judge.settings.count_calls_at_once(len(judge.rubric.questions))
     documents_at_once = at_once
     for call_limit in _list_call_limits(judge):
         document_limit = max(1, call_limit // calls_per_document)
@@ -284,7 +289,9 @@ async def ajudge_documents(
     verdicts: list[Verdict] = []
     async with aclosing(open_gateway(environment.environ())) as gateway:
         # Use a thread, because this reads files, queries local servers, and loads litellm for prices.
-        judge, _ = await running.run_in_thread(partial(document_judge, gateway, project, request))
+        judge, _ = await running.run_in_thread(
+            partial(build_document_judge, gateway, project, request)
+        )
         stream = map_concurrently(judge.judge, documents, max_concurrency(judge, at_once))
         async with aclosing(stream):
             async for document, verdict in stream:
@@ -316,7 +323,9 @@ class SubjectJudges:
             return self._find_comparison_judge(subject).for_subject(subject)
 
         if self._document_judge is None:
-            self._document_judge, _ = document_judge(self._gateway, self._project, self._request)
+            self._document_judge, _ = build_document_judge(
+                self._gateway, self._project, self._request
+            )
         judge = self._document_judge.for_subject(subject)
         if self._request.depth:
             return self._set_depth(judge, self._request.depth, subject)
@@ -327,7 +336,7 @@ class SubjectJudges:
         count = len(texts.files)
         judge = self._comparison_judges.get(count)
         if judge is None:
-            judge = comparison_judge(self._gateway, texts, self._project, self._request)
+            judge = build_comparison_judge(self._gateway, texts, self._project, self._request)
             self._comparison_judges[count] = judge
         return judge
 
@@ -339,17 +348,17 @@ class SubjectJudges:
 
         config = configuration.load(self._project)
         depth = _choose_depth(wanted_depth, config, document)
-        judge_at_depth, _ = review.with_depth(judge, depth, document)
+        judge_at_depth, _ = review.choose_depth_models(judge, depth, document)
         return judge_at_depth
 
 
-def prompts(
+def build_prompts(
     subject: Document | ComparisonInput,
     project: Path | None = None,
     request: JudgeRequest = DEFAULT_REQUEST,
 ) -> list[tuple[TierName, str, list[Messages]]]:
     """Build the prompts about a subject, with the tier and name of each model."""
-    return SubjectJudges(project, request).find(subject).prompts_by_model(subject)
+    return SubjectJudges(project, request).find(subject).list_prompts_by_model(subject)
 
 
 async def acompare(
@@ -358,12 +367,12 @@ async def acompare(
     """Compare texts; raises `ConfigError` or `UsageError`. Models' failures are in the result."""
     async with aclosing(open_gateway(environment.environ())) as gateway:
         judge = await running.run_in_thread(
-            partial(comparison_judge, gateway, texts, project, request)
+            partial(build_comparison_judge, gateway, texts, project, request)
         )
         return await judge.judge(texts)
 
 
-def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
+def list_authors(families: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
     """Return the author family of each of `count` texts, or None if it's unknown.
 
     `families` contains one name for all texts, or one for each. For an empty list, the result is empty.
@@ -376,7 +385,7 @@ def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[st
         listed_families = families
 
     # Remove lone surrogates, which can't be printed or stored.
-    names = tuple(encodable(name) if name else name for name in listed_families)
+    names = tuple(replace_surrogates(name) if name else name for name in listed_families)
     if len(names) == 1:
         return names * count
     is_count_wrong = len(names) != count
@@ -386,7 +395,7 @@ def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[st
     return names
 
 
-def comparison_judge(
+def build_comparison_judge(
     gateway: Gateway, texts: ComparisonInput, project: Path | None, request: JudgeRequest
 ) -> PairJudge | RankingJudge:
     """Build the judge that compares these texts, as a pair or by ranking their scores.
@@ -399,7 +408,7 @@ def comparison_judge(
     loaded = loader.find_rubric(rubric_name, project, (ScoreRubric, CompareRubric))
     config = configuration.load(project)
 
-    is_for_pairs = question_of(loaded.rubric).is_about_two
+    is_for_pairs = get_question_class(loaded.rubric).is_about_two
     if is_for_pairs and count > MIN_TEXTS:
         problem = f"{loaded.rubric.ref} compares two texts, but there are {count}"
         raise UsageError(f"{problem}; name a rubric of the task 'score', such as {RANKING_RUBRIC}")
@@ -410,7 +419,7 @@ def comparison_judge(
     reason_if_no_model = _explain_no_comparison(config, settings.no_model_reason)
     settings = replace(settings, no_model_reason=reason_if_no_model)
     judge_class = PairJudge if is_for_pairs else RankingJudge
-    return judge_class(gateway, settings, reply_cache(request))
+    return judge_class(gateway, settings, open_reply_cache(request))
 
 
 def _check_comparison(request: JudgeRequest, count: int) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Self
 
-from judgekit.judging.kinds import DECIDES, kind_of
+from judgekit.judging.kinds import DECIDES, get_model_kind
 from judgekit.judging.request import DEFAULT_REQUEST, JudgeRequest
 from judgekit.judging.steps import EscalationRules
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from judgekit.config import ModeName, TierName
@@ -99,17 +99,17 @@ class JudgeSettings:
             max_cost_usd=max_cost_usd,
         )
 
-    def calls_at_once(self, questions: int) -> int:
+    def count_calls_at_once(self, questions: int) -> int:
         """Return the most calls that a tier's model gets at once for one subject."""
         if self.criteria == "each":
             return self.samples * questions
         return self.samples
 
-    def refusal(self, secrets: int) -> str:
+    def explain_refusal(self, secrets: int) -> str:
         """Explain why a text with `secrets` secrets isn't sent. Return "" if it's sent without them."""
         if self.redact != "refuse" or not secrets:
             return ""
-        count = counted(secrets, "secret was", "secrets were")
+        count = format_count(secrets, "secret was", "secrets were")
         return f"{count} found, and judge.redact is refuse"
 
     def without_calibration(self, problem: str) -> Self:
@@ -121,7 +121,7 @@ class JudgeSettings:
             warning = f"{warning}; {self.calibration_warning}"
         return replace(self, finality=None, calibration_warning=warning)
 
-    def escalation_rules(self, task: Task) -> EscalationRules:
+    def build_escalation_rules(self, task: Task) -> EscalationRules:
         """Build a task's escalation rules. The caller adds those that depend on the subject."""
         mode_rules = getattr(self.loaded_rubric.rubric.modes, self.mode)
         # Escalation starts at a first tier, even if there are no models.
@@ -158,6 +158,6 @@ class JudgeSettings:
         """The tiers with only decision models, which give probabilities without reasons."""
         deciding = []
         for tier, models in self.models_by_tier.items():
-            if models and all(kind_of(model) is DECIDES for model in models):
+            if models and all(get_model_kind(model) is DECIDES for model in models):
                 deciding.append(tier)
         return tuple(deciding)

@@ -21,13 +21,13 @@ from judgekit import environment
 from judgekit.config.settings import Config, build_error
 from judgekit.errors import ConfigError, Exit, GatewayError, JudgekitError
 from judgekit.judging import independence
-from judgekit.judging.reservations import Reservation, ReservationKind, with_reservation
+from judgekit.judging.reservations import Reservation, ReservationKind, add_reservation
 from judgekit.judging.steps import OWN_FAMILY_ROW
 from judgekit.judging.verdict import READS_ON, READS_ON_HEADER, JudgedFile, Verdict
 from judgekit.providers import retrying, running, servers
 from judgekit.providers.pace import parse_retry_after
 from judgekit.redaction import redact
-from judgekit.text import counted, find_unstorable, short_line
+from judgekit.text import find_unstorable, format_count, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,7 +98,7 @@ class Shared:
         document = state.subject
         settings = judge.settings
         redact_name = redact.words if settings.redact else str
-        body = {"document": document.body(redact_name), "wish": _build_wish(judge)}
+        body = {"document": document.build_body(redact_name), "wish": _build_wish(judge)}
 
         # The server has to meet the deadline, so wait a little longer than that.
         timeout = settings.timeout + _DEADLINE_SLACK_SECONDS
@@ -107,7 +107,7 @@ class Shared:
             verdict = Verdict.model_validate_json(answer)
         except (*_CALL_ERRORS, SharedError, ValidationError) as error:
             reason = f"the shared judge at {self.url}: {_explain_failure(error)}"
-            return judge.unjudged(state, reason)
+            return judge.build_unjudged_record(state, reason)
         # The server knows only the redacted names.
         return _restore_names(verdict, document)
 
@@ -151,8 +151,9 @@ class Shared:
 
         if not reasons:
             return None
-        count = counted(len(reasons), "line", "lines")
-        return f"the shared judge at {self.url} rejected {count} ({short_line(reasons[0], _QUOTED_CHARS)})"
+        count = format_count(len(reasons), "line", "lines")
+        first_reason = shorten_to_line(reasons[0], _QUOTED_CHARS)
+        return f"the shared judge at {self.url} rejected {count} ({first_reason})"
 
     def _send_lines(self, lines: Sequence[bytes]) -> list[str]:
         """Send ledger lines, and return the reason for each refused line; raises `SharedError`."""
@@ -271,7 +272,7 @@ def _read_refusal(answer: httpx.Response) -> SharedError:
 
     # The client repeats a request that may work soon.
     may_work_soon = answer.status_code in _TRANSIENT_STATUSES
-    refusal = SharedError(short_line(message, _QUOTED_CHARS), passing=may_work_soon)
+    refusal = SharedError(shorten_to_line(message, _QUOTED_CHARS), passing=may_work_soon)
     refusal.retry_after = parse_retry_after(answer.headers.get("retry-after", ""))
     return refusal
 
@@ -282,13 +283,13 @@ def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Documen
     Otherwise, return it unchanged.
     """
     # The server has confirmed no independent family.
-    reason = independence.independence_problem(
+    reason = independence.explain_independence_problem(
         judge.settings.independence, document.author_families, judging_families=()
     )
     if not reason:
         return verdict
     reservation = Reservation(ReservationKind.OWN_FAMILY, reason)
-    return with_reservation(_clear_verdict(verdict), reservation, first=True)
+    return add_reservation(_clear_verdict(verdict), reservation, first=True)
 
 
 def _clear_verdict(verdict: Verdict) -> Verdict:
@@ -401,7 +402,7 @@ def is_loopback(host: str) -> bool:
 def _explain_failure(error: Exception) -> str:
     """Explain a failed request in one line."""
     if isinstance(error, SharedError | GatewayError):
-        return short_line(str(error), _QUOTED_CHARS)
+        return shorten_to_line(str(error), _QUOTED_CHARS)
     if isinstance(error, ValidationError):
         return _UNREADABLE
     if isinstance(error, httpx.TimeoutException | TimeoutError):
@@ -409,5 +410,5 @@ def _explain_failure(error: Exception) -> str:
     if isinstance(error, httpx.ConnectError):
         why = _ERRNO_PATTERN.sub("", str(error)) or "no connection"
         line = f"it cannot be reached ({why}); is it running, and the address right?"
-        return short_line(line, _QUOTED_CHARS)
-    return short_line(f"{type(error).__name__}: {error}", _QUOTED_CHARS)
+        return shorten_to_line(line, _QUOTED_CHARS)
+    return shorten_to_line(f"{type(error).__name__}: {error}", _QUOTED_CHARS)

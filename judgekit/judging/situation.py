@@ -181,11 +181,11 @@ class Situation:
 
         outcome_by_leaning = None
         if finality.has_leaning_rule(tier):
-            outcome_by_leaning = finality.decided(tier, self.leanings)
+            outcome_by_leaning = finality.find_decided_outcome(tier, self.leanings)
         if outcome_by_leaning is not None:
             return outcome_by_leaning
 
-        is_final_by_margin = finality.final(tier, self.outcomes, self.margins)
+        is_final_by_margin = finality.is_final(tier, self.outcomes, self.margins)
         return outcome if is_final_by_margin else None
 
     @property

@@ -49,7 +49,7 @@ def usual_margins(rubric: ScoreRubric) -> dict[TierName, float]:
     return {"quick": QUICK_SHARE * length, "deep": deep, "tiebreaker": deep, **rubric.margins}
 
 
-def mean_scores(
+def average_scores(
     means_by_group: Iterable[tuple[Hashable, DimensionMeans]],
     letters: Collection[str],
     asked: int | None = None,
@@ -95,7 +95,7 @@ def _average_points(
     return fmean(points, weights)
 
 
-def contending(means: Mapping[str, float], margin: float) -> list[str]:
+def list_contenders(means: Mapping[str, float], margin: float) -> list[str]:
     """List the subjects within `margin` of the best, best first."""
     least_mean = max(means.values()) - margin - EQUAL_WITHIN
     near_best = [letter for letter, mean in means.items() if mean >= least_mean]
@@ -146,7 +146,7 @@ class RankedTier(NamedTuple):
         is_tie = not self.lead
         if not self.means or is_tie:
             return None
-        best_letters = contending(self.means, margin=0.0)
+        best_letters = list_contenders(self.means, margin=0.0)
         return best_letters[0]
 
 
@@ -170,7 +170,7 @@ def rank(
     """
     ranked = RankedTier(tier, means_by_voter, is_cut=is_cut, matches_calibration=is_known)
     means_by_name = [(voter.name, points) for voter, points in means_by_voter.items()]
-    tier_means = mean_scores(means_by_name, letters, asked=asked)
+    tier_means = average_scores(means_by_name, letters, asked=asked)
     if tier_means is None:
         return ranked
 
@@ -199,5 +199,5 @@ def _pool_tiers(
             if _has_scored_all(points_by_letter, letters):
                 complete_voters.add(voter)
 
-    means = mean_scores(means_by_group, letters) or {}
+    means = average_scores(means_by_group, letters) or {}
     return means, frozenset(complete_voters)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict
 from judgekit import errors
 from judgekit.judging.question import ModelTurn, Subject
 from judgekit.judging.round import Session, ms_since
-from judgekit.judging.verdict import rubric_ref
+from judgekit.judging.verdict import build_rubric_ref
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -65,14 +65,14 @@ class JudgingState(Generic[Subject]):
     voices: list[tuple[TierName, Endpoint, Any]] = field(default_factory=list)
     """The models' opinions, in tiers that have one."""
 
-    def common_fields(self, settings: JudgeSettings) -> CommonFields:
+    def build_common_fields(self, settings: JudgeSettings) -> CommonFields:
         """Return the fields of every record, from the settings and the rounds so far."""
         usages = [answer.usage for answer in self.rounds]
         cost_usd, cost_source = errors.add_up_costs(usages)
         if cost_usd is not None:
             cost_usd = round(cost_usd, 6)
         return {
-            "rubric": rubric_ref(settings.loaded_rubric),
+            "rubric": build_rubric_ref(settings.loaded_rubric),
             "mode": settings.mode,
             "prompt_sha256": settings.loaded_rubric.rubric.prompt.sha256,
             "calibration": settings.finality.id if settings.finality else None,
@@ -83,7 +83,7 @@ class JudgingState(Generic[Subject]):
             "cost_complete": not any(usage.unpriced_calls for usage in usages),
         }
 
-    def verdict_fields(self, settings: JudgeSettings) -> VerdictFields:
+    def build_verdict_fields(self, settings: JudgeSettings) -> VerdictFields:
         """Return the fields that verdicts and comparisons share."""
         providers = set()
         for tier in self.opinions:
@@ -92,7 +92,7 @@ class JudgingState(Generic[Subject]):
 
         was_sent = bool(self.rounds)  # secrets are only removed from what's sent
         return {
-            **self.common_fields(settings),
+            **self.build_common_fields(settings),
             "id": uuid.uuid4().hex,
             "timestamp": datetime.now(UTC),
             "redacted": self.secret_count if was_sent else 0,

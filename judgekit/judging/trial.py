@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from judgekit import environment
 from judgekit.judging.decisions import State, ask_decisions
-from judgekit.judging.documents import document, file_of
-from judgekit.judging.kinds import DECIDES, WRITES, kind_of
+from judgekit.judging.documents import build_document, make_file
+from judgekit.judging.kinds import DECIDES, WRITES, get_model_kind
 from judgekit.judging.round import Session
 from judgekit.judging.score_question import ScoreQuestion
 from judgekit.judging.settings import JudgeSettings
@@ -22,7 +22,7 @@ from judgekit.providers.litellm import compute_cost
 from judgekit.providers.style import CallStyle
 from judgekit.rubric.loader import find_rubric
 from judgekit.rubric.schema import ScoreRubric
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ class Trial:
     @property
     def is_blind(self) -> bool:
         """Whether a decision model can't tell a question with the answer yes from one with the answer no."""
-        if kind_of(self.endpoint) is not DECIDES:
+        if get_model_kind(self.endpoint) is not DECIDES:
             return False
         if self.answer.failure is not None or not self.answer.value:
             return False
@@ -69,7 +69,7 @@ class Trial:
 
         It's "" for other models than decision models and models that write through litellm.
         """
-        kind = kind_of(self.endpoint)
+        kind = get_model_kind(self.endpoint)
         if kind is DECIDES:
             return _describe_decisions(self.answer)
 
@@ -110,7 +110,7 @@ class Trial:
         return observations
 
 
-def cost_in_words(endpoints: Sequence[Endpoint]) -> str:
+def describe_max_cost(endpoints: Sequence[Endpoint]) -> str:
     """Describe the maximum cost of trying these models. Models without a known price are named."""
     total = 0.0
     unpriced: list[str] = []
@@ -121,7 +121,7 @@ def cost_in_words(endpoints: Sequence[Endpoint]) -> str:
         else:
             total += cost
 
-    count = counted(len(endpoints), "model is", "models are")
+    count = format_count(len(endpoints), "model is", "models are")
     plan = f"{count} asked about one sentence"
     if len(unpriced) == len(endpoints):
         return f"{plan}, at an unknown price"
@@ -147,7 +147,7 @@ _NO_QUESTION: Final = DecisionQuestion(
 
 async def _try_decisions(gateway: Gateway, endpoint: Endpoint) -> Trial:
     """Ask a decision model two questions with known answers."""
-    file = file_of("sentence.md", SENTENCE)
+    file = make_file("sentence.md", SENTENCE)
     # A trial has no tiers, but a key needs one. Trials of models that write use "quick" too.
     key = CallKey(subject=file.sha256, rubric=RUBRIC, tier="quick")
     state = State("You answer questions about a text.", SENTENCE, key)
@@ -178,7 +178,7 @@ def _describe_decisions(answer: Answer[Any]) -> str:
 async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
     """Ask a model about a test sentence, starting with the default style of calls."""
     await gateways.prepare(endpoint)
-    if kind_of(endpoint) is DECIDES:
+    if get_model_kind(endpoint) is DECIDES:
         return await _try_decisions(gateway, endpoint)
 
     # An earlier call may have stored another style, which this one would start with.
@@ -193,9 +193,9 @@ async def _ask_about_sentence(gateway: Gateway, endpoint: Endpoint) -> Answer[An
     """Ask a model once to score the test sentence."""
     loaded = find_rubric(RUBRIC, None, (ScoreRubric,))
     settings = JudgeSettings(loaded_rubric=loaded, mode="strict")
-    file = file_of("sentence.md", SENTENCE)
-    question = ScoreQuestion(settings, document([file]), "quick")
+    file = make_file("sentence.md", SENTENCE)
+    question = ScoreQuestion(settings, build_document([file]), "quick")
     session = Session(gateway, _TRIAL_SECONDS)
     # There's one call, because by default a call asks about all criteria together.
-    (call,) = question.calls(endpoint, session, sample=0)
+    (call,) = question.build_calls(endpoint, session, sample=0)
     return await call()

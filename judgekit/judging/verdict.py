@@ -25,7 +25,7 @@ from judgekit.config import TIE, DepthName, ModeName, TierName
 from judgekit.errors import CostSource, FailureKind, Usage
 from judgekit.judging.documents import Author
 from judgekit.judging.html import record_html
-from judgekit.text import escape_ci_commands, escaped, short_line
+from judgekit.text import escape_ci_commands, escape_name, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -392,7 +392,9 @@ class Verdict(_Record):
     def __repr__(self) -> str:
         """Return a line for people; `to_dict` has everything."""
         mean = "" if self.average is None else f", mean {self.average:g}"
-        return escaped(f"<Verdict {self.verdict}: {short_line(self.name, MAX_SHOWN)}{mean}>")
+        return escape_name(
+            f"<Verdict {self.verdict}: {shorten_to_line(self.name, MAX_SHOWN)}{mean}>"
+        )
 
     def _repr_html_(self) -> str:
         findings = [(finding.issue, finding.quote) for finding in self.findings]
@@ -496,7 +498,7 @@ def _drop_field(record: dict[str, object], path: str) -> None:
         owner.pop(name, None)
 
 
-def rubric_ref(loaded: LoadedRubric) -> RubricRef:
+def build_rubric_ref(loaded: LoadedRubric) -> RubricRef:
     """Build a record's reference to the rubric file."""
     rubric = loaded.rubric
     return RubricRef(
@@ -633,8 +635,8 @@ def _describe_cost(record: Verdict | Comparison) -> str:
 def _join_three_lines(headline: str, details: Sequence[str], reason: str) -> str:
     """Join a headline, details and a reason, each shortened to one line and safe for a terminal."""
     lines = [
-        _make_safe_line(escaped(headline)),
-        _make_safe_line(escaped("; ".join(details))),
+        _make_safe_line(escape_name(headline)),
+        _make_safe_line(escape_name("; ".join(details))),
         # Its invisible characters are removed: escaped, they would be shown.
         _make_safe_line(reason) or "no reason given",
     ]
@@ -643,4 +645,4 @@ def _join_three_lines(headline: str, details: Sequence[str], reason: str) -> str
 
 def _make_safe_line(text: str) -> str:
     """Shorten a text to one line without invisible characters and CI commands."""
-    return escape_ci_commands(short_line(text, MAX_SHOWN))
+    return escape_ci_commands(shorten_to_line(text, MAX_SHOWN))

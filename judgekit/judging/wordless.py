@@ -115,7 +115,7 @@ class Deciders:
         if opinion.get("findings"):
             self._has_reasons = True
 
-    def notes(self, task: Literal["judge", "compare"]) -> list[str]:
+    def write_notes(self, task: Literal["judge", "compare"]) -> list[str]:
         """Return lines for the user about decision models. The advice depends on `task`.
 
         They're about names that move on to new versions, missing reasons, and acceptances without a

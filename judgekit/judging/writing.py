@@ -27,7 +27,7 @@ from judgekit.replies.forms import (
     make_score_reply_model,
     make_select_reply_model,
 )
-from judgekit.text import visible
+from judgekit.text import remove_invisible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,12 +49,12 @@ class Writer:
     def reading_thresholds(self) -> Sequence[float]:
         return (logprobs.ALTERNATIVES, logprobs.MIN_PROBABILITY_MASS, logprobs.MAX_SCORE_DEVIATION)
 
-    def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
+    def build_prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
         del fence  # each prompt makes its own
         return [make_messages(questionnaire)]
 
-    def words(self, questionnaire: Questionnaire, fence: Fence) -> Any:  # noqa: ANN401 - JSON
-        return [self.prompts(questionnaire, fence), form_of(questionnaire).sent]
+    def collect_words(self, questionnaire: Questionnaire, fence: Fence) -> Any:  # noqa: ANN401 - JSON
+        return [self.build_prompts(questionnaire, fence), form_of(questionnaire).sent]
 
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
@@ -92,13 +92,13 @@ def make_messages(questionnaire: Questionnaire) -> Messages:
     blocks = [questionnaire.context(fence)]
     if questionnaire.earlier_opinions:
         blocks.append(sheet_words.earlier_heading)
-        blocks += [fence.around(opinion) for opinion in questionnaire.earlier_opinions]
+        blocks += [fence.wrap_text(opinion) for opinion in questionnaire.earlier_opinions]
     if questionnaire.findings is not None:
-        blocks += prompt.checked_findings(fence, *questionnaire.findings)
+        blocks += prompt.describe_checked_findings(fence, *questionnaire.findings)
     blocks.append(f"{prompt.ANSWER}\n{sheet_words.shape}")
 
     rules = [questionnaire.instructions, *sheet_words.rules]
-    return prompt.messages(questionnaire.system, rules, fence, blocks)
+    return prompt.build_messages(questionnaire.system, rules, fence, blocks)
 
 
 def form_of(questionnaire: Questionnaire) -> type[ReplyForm]:
@@ -185,7 +185,7 @@ class _ScoreSheet(_Sheet):
         """Write a line for each dimension."""
         lines = ["Dimensions:"]
         for name, question in self.questionnaire.questions.items():
-            line = prompt.dimension_line(
+            line = prompt.write_dimension_line(
                 name, question.text, question.look_for, yes_no=_is_yes_or_no(question)
             )
             lines.append(line)
@@ -224,9 +224,9 @@ class _ScoreSheet(_Sheet):
         expectations = self._compute_expectations(score_form, reply)
         return Answers(
             points={**points, **expectations},
-            reasoning=visible(score_form.reasoning),
+            reasoning=remove_invisible(score_form.reasoning),
             findings=read_findings(self.questionnaire.part, content["findings"]),
-            stated_word=visible(score_form.verdict) or None,
+            stated_word=remove_invisible(score_form.verdict) or None,
             expected_value_names=tuple(expectations),
         )
 
@@ -295,7 +295,7 @@ class _Listing(_Sheet):
         for name, key in self._key_by_question.items():
             listed_labels = labels_by_key[key]
             for label in self.questionnaire.labels:
-                question_about_label = self.questionnaire.question_of(label, name)
+                question_about_label = self.questionnaire.name_question(label, name)
                 points[question_about_label] = float(label in listed_labels)
         return Answers(points)
 
@@ -320,4 +320,4 @@ class _Choice(_Sheet):
     def read(self, form: ReplyForm, reply: Reply) -> Answers:
         del reply
         choice_form = cast("CompareReply", form)
-        return Answers(choice=choice_form.better, reasoning=visible(choice_form.reasoning))
+        return Answers(choice=choice_form.better, reasoning=remove_invisible(choice_form.reasoning))

@@ -27,7 +27,7 @@ from judgekit.ledger.records import (
     parse_kind,
     serialise_record,
 )
-from judgekit.text import counted, find_unstorable, short_line
+from judgekit.text import find_unstorable, format_count, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -154,7 +154,7 @@ class Database:
     def _convert_error(self, error: Exception) -> JudgekitError:
         """Convert a driver error to `ConfigError` if a person must act, else to `StoreError`."""
         # The driver's message is safe to show, because libpq never puts the password into it.
-        message = short_line(str(error), 300)
+        message = shorten_to_line(str(error), 300)
         errors = self._driver.errors
         if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
             return ConfigError("the store has no tables yet; run: judgekit serve migrate")
@@ -232,7 +232,7 @@ class Database:
         (old_server_count,) = cursor.fetchone()
         if old_server_count == 0:
             return
-        servers = counted(old_server_count, "running server has", "running servers have")
+        servers = format_count(old_server_count, "running server has", "running servers have")
         raise ConfigError(
             f"{servers} a judgekit of a schema before {oldest_supported}; "
             "upgrade and restart them first, then migrate"
@@ -291,11 +291,11 @@ class Database:
         if not reason_by_index:
             return None
 
-        rejected = counted(len(reason_by_index), "line", "lines")
+        rejected = format_count(len(reason_by_index), "line", "lines")
         first_reason = next(iter(reason_by_index.values()))
         return f"the store rejected {rejected} ({first_reason})"
 
-    def lines(self, since: datetime | None, project: str | None) -> Iterator[bytes]:
+    def read_lines(self, since: datetime | None, project: str | None) -> Iterator[bytes]:
         """Yield stored lines in `project` since a time, oldest first. None means no limit."""
         start = "-infinity" if since is None else since.isoformat()
         query_values = {"at": start, "id": "", "who": "", "project": project, "n": _LINES_PER_PAGE}
@@ -315,7 +315,7 @@ class Database:
         """
         only_project = None if project == "all" else project
         with into.open("wb") as file:
-            for raw in self.lines(store.parse_time(since), only_project):
+            for raw in self.read_lines(store.parse_time(since), only_project):
                 file.write(raw + b"\n")
 
     def purge(

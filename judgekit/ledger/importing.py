@@ -15,13 +15,13 @@ from pydantic_core import PydanticSerializationError
 
 from judgekit import environment, programs
 from judgekit.config import TIERS
-from judgekit.config.yamlfile import problem
+from judgekit.config.yamlfile import explain_first_error
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.verdict import Consensus, VerdictWord
 from judgekit.ledger import records, store
 from judgekit.ledger.records import OverrideLine, Record, VerdictLine
 from judgekit.ledger.store import Damage, Ledger, OnDamage
-from judgekit.text import encodable, lines_of, short_line
+from judgekit.text import replace_surrogates, shorten_to_line, split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -108,7 +108,7 @@ def _keep_other_fields(older: Fields, known_keys: Collection[str]) -> Fields:
     other_fields = {key: value for key, value in older.items() if key not in known_keys}
     # Strings can be nested at any depth, so treat the JSON text as a whole.
     other_json = json.dumps(other_fields, ensure_ascii=False)
-    encodable_fields: Fields = json.loads(encodable(other_json))
+    encodable_fields: Fields = json.loads(replace_surrogates(other_json))
     return encodable_fields
 
 
@@ -249,7 +249,7 @@ def _translate_word(words: dict[str, str], older: Fields, word: object) -> str:
     """Translate an older line's verdict word; raises `ValueError` if `words` lacks it."""
     if not isinstance(word, str) or word not in words:
         # Quote the verdict from the line, since the caller may have changed `word` to upper case.
-        got = short_line(repr(older.get("verdict")), _MAX_VALUE_CHARS)
+        got = shorten_to_line(repr(older.get("verdict")), _MAX_VALUE_CHARS)
         raise ValueError(f"verdict: expected one of {', '.join(words)}, got {got}")
     return words[word]
 
@@ -260,7 +260,7 @@ def _read_time(value: object, key: str = "timestamp") -> datetime:
         if isinstance(value, str):
             return store.convert_to_utc(datetime.fromisoformat(value.strip()))
     expected = "expected a time as 2026-02-01T08:00:00Z"
-    got = short_line(repr(value), _MAX_VALUE_CHARS)
+    got = shorten_to_line(repr(value), _MAX_VALUE_CHARS)
     raise ValueError(f"{key}: {expected}, got {got}; correct the line")
 
 
@@ -307,8 +307,8 @@ def _to_text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return encodable(value)
-    return encodable(json.dumps(value))
+        return replace_surrogates(value)
+    return replace_surrogates(json.dumps(value))
 
 
 class Imported(NamedTuple):
@@ -323,7 +323,7 @@ def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) 
     If `text`, preserve the reasoning in an older judge's lines. Returns the number of lines added, the number
     of lines already known, and the damaged lines. Raises `LedgerError` if the ledger can't be written.
     """
-    known_ids = {record.id for record in ledger.records()}
+    known_ids = {record.id for record in ledger.read_records()}
     added_count = 0
     known_count = 0
     damaged_lines: list[Damage] = []
@@ -380,7 +380,7 @@ def _read_record(raw: bytes, *, text: bool) -> Record | str:
     try:
         return _convert_line(raw, fields, text=text)
     except ValidationError as error:
-        return str(problem(error.errors(include_url=False), fields))
+        return str(explain_first_error(error.errors(include_url=False), fields))
     except (OverflowError, RecursionError, PydanticSerializationError):
         return _OUT_OF_RANGE
     except ValueError as error:
@@ -463,7 +463,7 @@ def _run_ssh(command: list[str], host: str) -> tuple[int, bytes, str]:
 
 def _find_last_line(errors: str) -> str:
     """Return the last line that isn't empty, shortened; "" if there's none."""
-    filled_lines = [line for line in lines_of(errors) if line.strip()]
+    filled_lines = [line for line in split_lines(errors) if line.strip()]
     if not filled_lines:
         return ""
-    return short_line(filled_lines[-1], _MAX_ERROR_CHARS)
+    return shorten_to_line(filled_lines[-1], _MAX_ERROR_CHARS)

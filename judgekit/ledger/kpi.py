@@ -14,7 +14,7 @@ from judgekit.ledger.rates import MIN_COUNT, Interval, Quality, Stratum
 from judgekit.ledger.records import Fault, Label, ModeChange, OverrideLine, VerdictLine
 from judgekit.ledger.store import LineFilter
 from judgekit.task_ids import is_same_task
-from judgekit.text import counted, rubric_name
+from judgekit.text import format_count, format_rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -61,30 +61,30 @@ class Limit(NamedTuple):
             return False
         return self.high is None or value < self.high
 
-    def text(self, value: float) -> str:
+    def format_value(self, value: float) -> str:
         """Format a value with its unit: `12.5 s`, `90.0 %`."""
         if self.unit == "seconds":
             return f"{value:.1f} s"
         return f"{100 * value:.1f} %"
 
     def range_text(self, interval: Interval) -> str:
-        return f"{self.text(interval.low)} to {self.text(interval.high)}"
+        return f"{self.format_value(interval.low)} to {self.format_value(interval.high)}"
 
     def __str__(self) -> str:
         """Describe the range: `wanted 70.0 % to 90.0 %`."""
         if self.low is None:
             return self._describe_upper_limit(self.high or 0.0)
-        low_text = self.text(self.low)
+        low_text = self.format_value(self.low)
         if self.high:
-            return f"wanted {low_text} to {self.text(self.high)}"
+            return f"wanted {low_text} to {self.format_value(self.high)}"
         return f"wanted above {low_text}"
 
     def _describe_upper_limit(self, high: float) -> str:
         """Describe a range that has only an upper limit: `wanted below 15.0 %`."""
-        description = f"wanted below {self.text(high)}"
+        description = f"wanted below {self.format_value(high)}"
         if self.word_and_quality:
             # A rate's interval must end within twice the limit.
-            return f"{description}, the interval up to {self.text(2 * high)}"
+            return f"{description}, the interval up to {self.format_value(2 * high)}"
         return description
 
 
@@ -164,12 +164,12 @@ class Kpi(NamedTuple):
         if self.value is None and self.interval is None:
             return f"{limit.title}: nothing measured yet ({limit})"
 
-        value = "unknown" if self.value is None else limit.text(self.value)
+        value = "unknown" if self.value is None else limit.format_value(self.value)
         interval = ""
         if self.interval is not None:
             interval = f", 95 % interval {limit.range_text(self.interval)}"
         noun = "labelled verdict" if limit.needs_labels else "verdict"
-        sample = counted(self.sample_size, noun, f"{noun}s")
+        sample = format_count(self.sample_size, noun, f"{noun}s")
         # A rate is estimated from the sample. Other values describe the sample itself.
         preposition = "from" if limit.word_and_quality else "of"
         return f"{limit.title} {value} {preposition} {sample}{interval} ({limit})"
@@ -520,7 +520,7 @@ def _name_rubric(verdict: VerdictLine) -> str:
     """Return the name of a verdict's rubric with its version, which imported verdicts often lack."""
     rubric = verdict.rubric
     versioned_id = f"{rubric.id}@{rubric.version or 'imported'}"
-    return rubric_name(versioned_id, rubric.source)
+    return format_rubric_name(versioned_id, rubric.source)
 
 
 def _name_models(verdict: VerdictLine, configured_names: Mapping[str, str]) -> str:
@@ -695,7 +695,7 @@ def _describe_missing_time(evidence: Evidence, now: datetime) -> list[str]:
     covered_time = now - first_time
     if covered_time >= MIN_CALIBRATION_TIME:
         return []
-    days = counted(covered_time.days, "day", "days")
+    days = format_count(covered_time.days, "day", "days")
     return [f"time: verdicts cover {days}; {MIN_CALIBRATION_TIME.days} are needed"]
 
 
@@ -731,7 +731,7 @@ def _ask_for_labels(kpi: Kpi, wanted: rates.Wanted | None) -> str:
 
     phrases = []
     for word, count in sorted(wanted.items()):
-        phrases.append(counted(count, f"more {word} verdict", f"more {word} verdicts"))
+        phrases.append(format_count(count, f"more {word} verdict", f"more {word} verdicts"))
     counts = " and ".join(phrases)
     return f": {reason}: label {counts} (judgekit label asks for them first)"
 

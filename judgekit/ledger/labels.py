@@ -24,7 +24,7 @@ from judgekit.ledger.records import (
     find_newest_override,
 )
 from judgekit.task_ids import task_name
-from judgekit.text import visible
+from judgekit.text import remove_invisible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -231,7 +231,7 @@ def read_judged_files(verdict: VerdictLine, project: Path) -> dict[str, str | No
         if judged is None:
             text_by_path[subject.path] = None
         else:
-            text_by_path[subject.path] = visible(judged.decode("utf-8", "replace"))
+            text_by_path[subject.path] = remove_invisible(judged.decode("utf-8", "replace"))
     return text_by_path
 
 

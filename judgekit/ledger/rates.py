@@ -93,7 +93,7 @@ def exact_interval(hits: int, total: int) -> Interval:
     """Return `hits / total` with its exact Clopper-Pearson interval. `total` can't be 0."""
     tail_probability = (1 - CONFIDENCE_LEVEL) / 2
     low = binomial.lower(hits, total, tail_probability)
-    high = binomial.upper(hits, total, tail_probability)
+    high = binomial.compute_upper_bound(hits, total, tail_probability)
     return Interval(hits / total, low, high)
 
 

@@ -25,7 +25,7 @@ from judgekit.judging.verdict import Dismissed, Verdict, VerdictWord
 from judgekit.redaction.redact import without_secrets
 from judgekit.retrieval.terms import fold
 from judgekit.task_ids import HASH_DIGITS, is_blob, is_same_task
-from judgekit.text import encodable
+from judgekit.text import replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -62,7 +62,7 @@ def convert_to_gate_word(verdict: VerdictWord) -> GateWord:
 def _make_encodable(value: object) -> object:
     """Make a string encodable as UTF-8. Other values are left for pydantic to refuse."""
     if isinstance(value, str):
-        return encodable(value)
+        return replace_surrogates(value)
     return value
 
 

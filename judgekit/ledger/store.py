@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from judgekit import environment, outputs
 from judgekit.config.locks import file_lock
-from judgekit.config.yamlfile import problem_in
+from judgekit.config.yamlfile import explain_json_error
 from judgekit.errors import Exit, JudgekitError, UsageError
 from judgekit.git import GitError, Repository, normalise_address
 from judgekit.ledger import records
@@ -37,7 +37,7 @@ from judgekit.ledger.records import (
     parse_kind,
     serialise_record,
 )
-from judgekit.text import short_line
+from judgekit.text import shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -70,7 +70,7 @@ _TIME_AGO_PATTERN = re.compile(r"(\d{1,5})([hdw])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 
-def home() -> Path:
+def get_ledgers_folder() -> Path:
     """Return the folder with the ledgers of all projects."""
     return Path(environment.LEDGER.path())
 
@@ -86,7 +86,7 @@ def explain_misplaced(record: Record) -> str:
     return ""
 
 
-def same_project(project: str, wanted: str) -> bool:
+def is_same_project(project: str, wanted: str) -> bool:
     """Whether `wanted` is the project's name, with or without its hash: `shop-3f9a02c1b7de`, `shop`."""
     name_without_hash = project[: -_HASH_DIGITS - 1]
     return wanted in (project, name_without_hash)
@@ -133,7 +133,7 @@ class LineFilter(NamedTuple):
         """Whether a record matches the filter."""
         if self.kinds is not None and type(record) not in self.kinds:
             return False
-        if self.project is not None and not same_project(record.project, self.project):
+        if self.project is not None and not is_same_project(record.project, self.project):
             return False
         if self.since is not None and record.timestamp < self.since:
             return False
@@ -277,7 +277,7 @@ def _describe_problem(raw: bytes, error: ValidationError) -> str:
     has_unknown_schema = first_error["type"].startswith("union_tag")
     if has_unknown_schema or not _is_object(raw):
         return _describe_unknown_kind(first_error)
-    return short_line(str(problem_in(raw, error)), _MAX_PROBLEM_CHARS)
+    return shorten_to_line(str(explain_json_error(raw, error)), _MAX_PROBLEM_CHARS)
 
 
 def _is_object(raw: bytes) -> bool:
@@ -289,7 +289,7 @@ def _describe_unknown_kind(error: ErrorDetails) -> str:
     """Describe a line if its schema is missing or unknown."""
     # pydantic's "tag" is our `schema`, by which it chooses the kind of line.
     context = error.get("ctx", {})
-    schema = short_line(str(context.get("tag") or ""), _MAX_PROBLEM_CHARS)
+    schema = shorten_to_line(str(context.get("tag") or ""), _MAX_PROBLEM_CHARS)
     if schema:
         return f"of a kind unknown to this version ({schema})"
     return "not a ledger line"
@@ -579,11 +579,11 @@ class Ledger(NamedTuple):
         """
         start = start.absolute()
         checkout = _find_checkout(start)
-        project_folder = checkout or environment.project_root(str(start))
+        project_folder = checkout or environment.find_project_root(str(start))
         project_path = os.path.realpath(project_folder)
         # On Windows, the same path can be written in upper or lower case.
         path_name = _make_name(os.path.normcase(project_path))
-        path_folder = home() / path_name
+        path_folder = get_ledgers_folder() / path_name
 
         address = _find_remote_address(Path(project_path)) if checkout else ""
         if not address:
@@ -591,7 +591,7 @@ class Ledger(NamedTuple):
 
         # The address can be a local path. "remote" makes the name differ from that of the project there.
         remote_name = _make_name(f"remote {address}")
-        remote_folder = home() / remote_name
+        remote_folder = get_ledgers_folder() / remote_name
         # Before the repository had a remote, the ledger was named after the path. Move those lines.
         _move_lines(path_folder, remote_folder)
         return cls(remote_folder, remote_name)
@@ -634,7 +634,7 @@ class Ledger(NamedTuple):
             path = self.folder / f"{day}.{part}{_LEDGER_FILE_SUFFIX}"
         return path
 
-    def records(
+    def read_records(
         self, wanted: LineFilter = EVERYTHING, on_damage: OnDamage = lambda _: None
     ) -> Iterator[Record]:
         """Yield the wanted records; call `on_damage` for each line or file that can't be read."""

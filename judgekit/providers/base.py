@@ -14,9 +14,9 @@ from judgekit.providers.registry import (
     CommandProfile,
     DecisionsProfile,
     LitellmProfile,
-    family_by_name,
+    guess_family,
 )
-from judgekit.text import encodable
+from judgekit.text import replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ class Endpoint:
         return not (self.is_pointwise or self.decides)
 
 
-def answering_name(asked: str, answered: str) -> str:
+def choose_answering_name(asked: str, answered: str) -> str:
     """Return the name of the model that answered, given the requested name and the one in the reply.
 
     Prefer the requested name if the reply has none, or if only a prefix such as `openai/` differs.
@@ -88,7 +88,7 @@ class CallKey(NamedTuple):
     tier: TierName
     part: str = ""
 
-    def within(self, part: str) -> CallKey:
+    def append_part(self, part: str) -> CallKey:
         """Return the key of a part of this call, with the `part` appended after a slash."""
         parts = [name for name in (self.part, part) if name]
         return self._replace(part="/".join(parts))
@@ -145,7 +145,7 @@ def _is_name(value: object) -> bool:
     """Whether a value can be a model's name: a short string that can be encoded as UTF-8."""
     if not isinstance(value, str) or not 0 < len(value) <= _MAX_NAME_CHARS:
         return False
-    return encodable(value) == value
+    return replace_surrogates(value) == value
 
 
 class Gateway(Protocol):
@@ -170,7 +170,7 @@ _VARIABLE_PATTERN = re.compile(r"\{([A-Z0-9_]+)\}")
 _SECRET_NAME_PATTERN = re.compile(r"key|secret|token|credential|password", re.IGNORECASE)
 
 
-def endpoint(
+def build_endpoint(
     profile: Profile, model: str, environ: Mapping[str, str], base: str | None = None
 ) -> Endpoint:
     """Build the endpoint for a model, with the keys and addresses in `environ`.
@@ -179,9 +179,11 @@ def endpoint(
     """
     bare_name = _remove_prefix(profile, model)
     # `of_model` looks up the model in a table of the profile. The last argument is the default.
-    family = profile.of_model(profile.families, model, profile.family) or family_by_name(bare_name)
-    output = profile.of_model(profile.outputs, model, profile.output)
-    price = profile.of_model(profile.price, model, None)
+    family = profile.look_up_model(profile.families, model, profile.family) or guess_family(
+        bare_name
+    )
+    output = profile.look_up_model(profile.outputs, model, profile.output)
+    price = profile.look_up_model(profile.price, model, None)
     basic_endpoint = Endpoint(profile, model, family, output, price=price)
 
     if isinstance(profile, CommandProfile):
@@ -216,7 +218,7 @@ def _add_api(
 ) -> Endpoint:
     """Add the provider's address, key and parameters to an endpoint."""
     address = base or profile.address_in(environ) or _fill_address(profile, environ)
-    key = first_set_value(profile.key, environ)
+    key = find_first_value(profile.key, environ)
     if address and not key:
         # Without any key, litellm would send another provider's key to this address.
         key = NO_KEY
@@ -234,7 +236,7 @@ def _read_parameters(profile: ApiProfile, environ: Mapping[str, str]) -> dict[st
     """Read additional arguments for the provider's client from the environment."""
     parameters = {}
     for name, variables in profile.parameters.items():
-        value = first_set_value(variables, environ)
+        value = find_first_value(variables, environ)
         if value:
             parameters[name] = value
     return parameters
@@ -244,7 +246,7 @@ def _has_logprobs(profile: LitellmProfile, model: str) -> bool:
     """Whether a model returns log probabilities, according to its profile."""
     if isinstance(profile.logprobs, bool):  # for all its models
         return profile.logprobs
-    return profile.of_model(profile.logprobs, model, default=False)
+    return profile.look_up_model(profile.logprobs, model, default=False)
 
 
 def _fill_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | None:
@@ -266,7 +268,7 @@ def _fill_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | None
     return _VARIABLE_PATTERN.sub(quote_value, profile.base)
 
 
-def first_set_value(variables: Sequence[str], environ: Mapping[str, str]) -> str | None:
+def find_first_value(variables: Sequence[str], environ: Mapping[str, str]) -> str | None:
     """Return the value of the first variable that's set and not blank, or None."""
     for name in variables:
         value = environ.get(name, "").strip()

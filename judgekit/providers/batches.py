@@ -20,7 +20,7 @@ from judgekit.providers import failures, litellm, running, servers
 from judgekit.providers.base import MAX_MESSAGE_CHARS, NO_KEY, hide_secrets, is_local, list_secrets
 from judgekit.providers.pace import Pace
 from judgekit.providers.registry import LitellmProfile
-from judgekit.text import short_line
+from judgekit.text import shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,7 +104,7 @@ def compute_price(endpoint: Endpoint, prompt_tokens: int, reply_tokens: int) -> 
     if is_local(endpoint):
         return 0.0
     if endpoint.price is not None:
-        full_price: float | None = endpoint.price.of(prompt_tokens, reply_tokens)
+        full_price: float | None = endpoint.price.compute_cost(prompt_tokens, reply_tokens)
     else:
         full_price = litellm.price_of(endpoint.model, prompt_tokens, reply_tokens)
     discounted_usage = _apply_discount(Usage(cost_usd=full_price), endpoint)
@@ -193,7 +193,7 @@ async def _call_without_sending(
         note_request(http_request)
         return httpx.Response(answer.status, json=answer.body, request=http_request)
 
-    with servers.intercepted(respond):
+    with servers.intercept_requests(respond):
         deadline = time.monotonic() + _CALL_SECONDS
         call = partial(litellm.call, endpoint, request, style, deadline, Pace())
         # The home loop is the event loop in which this process makes all its calls to models.
@@ -271,7 +271,7 @@ class BatchCalls:
         status = replaced_statuses[-1] if replaced_statuses else batch.status
         return _read_batch(batch, status)
 
-    async def content(self, file: str) -> Iterator[tuple[str, BatchAnswer | None]]:
+    async def fetch_answers(self, file: str) -> Iterator[tuple[str, BatchAnswer | None]]:
         """Fetch a batch's file, and yield the custom id and the answer in each line.
 
         The answer is None if the request must be repeated.
@@ -302,7 +302,7 @@ class BatchCalls:
             call = partial(function, **arguments)
             with (
                 servers.limited_reply_size(_MAX_ANSWER_BYTES),
-                servers.intercepted(change_headers, edit_body),
+                servers.intercept_requests(change_headers, edit_body),
             ):
                 async with asyncio.timeout(seconds):
                     return await running.run_in_home_loop(call)
@@ -353,7 +353,7 @@ def _build_failure(error: Exception, endpoint: Endpoint) -> GatewayError:
     failure = failures.classify_exception(error, secrets)
     body = getattr(error, "body", None)
     if isinstance(body, dict) and isinstance(body.get("message"), str):
-        message = short_line(body["message"], MAX_MESSAGE_CHARS)
+        message = shorten_to_line(body["message"], MAX_MESSAGE_CHARS)
         failure.message = hide_secrets(message, secrets)
     return failure
 

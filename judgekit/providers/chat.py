@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers.failures import find_json_error, status_of
-from judgekit.text import short_line
+from judgekit.text import shorten_to_line
 
 CHAT_PATH = "/chat/completions"
 MAX_TOKENS = 10**12  # in one call; a larger number can't be a count
@@ -60,7 +60,7 @@ def _build_body(status: int, fields: dict[str, Any]) -> Body:
 
 
 def _build_type_error(field: str, expected: str, value: object) -> GatewayError:
-    quoted_value = short_line(json.dumps(value), _QUOTED_CHARS)
+    quoted_value = shorten_to_line(json.dumps(value), _QUOTED_CHARS)
     return GatewayError(FailureKind.INVALID_REPLY, f"{field} is not {expected} but {quoted_value}")
 
 

@@ -32,7 +32,7 @@ from judgekit.providers.base import (
 )
 from judgekit.providers.pace import Paces, Turn
 from judgekit.providers.registry import PLACEHOLDERS, CommandProfile
-from judgekit.text import lines_of
+from judgekit.text import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -321,7 +321,7 @@ def parse_reply(output: str, profile: CommandProfile, endpoint: Endpoint) -> Rep
     values = _parse_json_output(output, profile)
     # Read the usage first, because a call without a reply costs money too. `of_call` marks a call without a
     # cost as one of unknown cost.
-    usage = _read_usage(values, profile, endpoint).of_call()
+    usage = _read_usage(values, profile, endpoint).count_as_call()
     text = _find_reply_text(values, profile)
     if not text:
         problem = _describe_missing_reply(output, profile)
@@ -517,7 +517,7 @@ def _add_reported_cost(usage: Usage, report: Any, key: str | None) -> Usage:  # 
 
 def _compute_cost(usage: Usage, price: Price) -> float:
     """Compute the cost of a call's tokens in US dollars."""
-    return price.of(
+    return price.compute_cost(
         usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens
     )
 
@@ -603,7 +603,7 @@ def _read_from(file: IO[bytes], position: int) -> str:
 
 def _find_last_line(output: str, errors: str) -> str:
     """Return the last line of a program's stderr that isn't blank, or else of its stdout."""
-    for line in reversed([*lines_of(output), *lines_of(errors)]):
+    for line in reversed([*split_lines(output), *split_lines(errors)]):
         if line.strip():
             return line.strip()
     return "no message"

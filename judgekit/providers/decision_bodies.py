@@ -22,7 +22,7 @@ from judgekit.providers.decisions import (
     parse_amount,
 )
 from judgekit.providers.failures import classify_json_error, find_json_error
-from judgekit.text import short_line
+from judgekit.text import shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,7 +80,7 @@ def _parse_body(content: bytes) -> _Object:
         body = json.loads(content, object_pairs_hook=_Object)
     except (ValueError, RecursionError):
         text = content[:_QUOTED_CHARS].decode("utf-8", "replace")
-        beginning = short_line(text, _QUOTED_CHARS)
+        beginning = shorten_to_line(text, _QUOTED_CHARS)
         raise _build_invalid_error(f"the reply is not JSON but {beginning!r}") from None
     if not isinstance(body, _Object):
         raise _build_invalid_error("the reply is not a JSON object")
@@ -119,7 +119,7 @@ def _read_model(body: _Object) -> str | None:
     model = body.get("model")
     if not isinstance(model, str | None):
         raise _build_invalid_error(
-            f"`model` of the reply is not a text but {short_line(str(model), _MAX_VALUE_CHARS)}"
+            f"`model` of the reply is not a text but {shorten_to_line(str(model), _MAX_VALUE_CHARS)}"
         )
     return model or None
 
@@ -137,7 +137,7 @@ class _Object(dict[str, Any]):
         seen = set()
         for key, _ in self.pairs:
             if key in seen:
-                return short_line(key, _MAX_VALUE_CHARS)
+                return shorten_to_line(key, _MAX_VALUE_CHARS)
             seen.add(key)
         return ""
 
@@ -218,7 +218,7 @@ def _find_problem(answer: object) -> str | None:
         return f"was answered with the key {answer.repeated_key!r} twice"
     if answer.get("error"):
         message = classify_json_error(answer["error"]).message
-        return f"was answered with an error: {short_line(message, _QUOTED_CHARS)}"
+        return f"was answered with an error: {shorten_to_line(message, _QUOTED_CHARS)}"
     return None
 
 
@@ -228,7 +228,7 @@ def _describe_refusal(answer: _Object) -> str | None:
     is_refusal = refusal or answer.get("type") == "refusal"
     if not is_refusal:
         return None
-    reason = short_line(str(refusal or answer.get("reason") or ""), _QUOTED_CHARS)
+    reason = shorten_to_line(str(refusal or answer.get("reason") or ""), _QUOTED_CHARS)
     return f"was refused: {reason}" if reason else "was refused"
 
 
@@ -252,7 +252,7 @@ def _check_type(question: DecisionQuestion, answer: Mapping[str, Any]) -> None:
     """Raise `ValueError` if an answer says that it's for another type of question."""
     answer_type = answer.get("type", question.kind)
     if answer_type not in _TYPES_BY_KIND[question.kind]:
-        quoted_type = short_line(str(answer_type), _MAX_VALUE_CHARS)
+        quoted_type = shorten_to_line(str(answer_type), _MAX_VALUE_CHARS)
         raise ValueError(f"was answered as {quoted_type!r}, which is another type")
 
 
@@ -291,7 +291,7 @@ def _check_confidence(confidence: object) -> None:
     is_valid = parse_amount(confidence) is not None
     if not is_valid:
         raise ValueError(
-            f"was answered with a confidence of {short_line(str(confidence), _MAX_VALUE_CHARS)}"
+            f"was answered with a confidence of {shorten_to_line(str(confidence), _MAX_VALUE_CHARS)}"
         )
 
 
@@ -353,7 +353,7 @@ def _check_choice(question: DecisionQuestion, choice: str) -> str:
     """Return a choice unchanged. Raises `ValueError` if the question doesn't have it."""
     if choice not in question.values:
         raise ValueError(
-            f"was answered with {short_line(choice, _MAX_VALUE_CHARS)!r}, which is no choice"
+            f"was answered with {shorten_to_line(choice, _MAX_VALUE_CHARS)!r}, which is no choice"
         )
     return choice
 
@@ -362,7 +362,7 @@ def _find_level(question: DecisionQuestion, text: str) -> str:
     """Return the level at a position, which counts from 0. Raises `ValueError` if there's no such level."""
     levels = question.options
     problem = (
-        f"was answered with level {short_line(text, _MAX_VALUE_CHARS)} of {len(levels)} levels"
+        f"was answered with level {shorten_to_line(text, _MAX_VALUE_CHARS)} of {len(levels)} levels"
     )
     try:
         index = int(text)
@@ -389,7 +389,7 @@ def _check_score(question: DecisionQuestion, score: object) -> None:
     is_on_scale = parse_amount(score, limit) is not None
     if not is_on_scale:
         raise ValueError(
-            f"was answered with a score of {short_line(str(score), _MAX_VALUE_CHARS)} of 0 to {highest}"
+            f"was answered with a score of {shorten_to_line(str(score), _MAX_VALUE_CHARS)} of 0 to {highest}"
         )
 
 

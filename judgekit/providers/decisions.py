@@ -10,7 +10,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from judgekit.text import short_line, strict_json
+from judgekit.text import parse_strict_json, shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,7 +101,7 @@ def check_probability(number: object) -> float:
     checked_number = parse_amount(number, 1)
     if checked_number is None:
         raise ValueError(
-            f"was answered with {short_line(str(number), 40)}, which is no probability"
+            f"was answered with {shorten_to_line(str(number), 40)}, which is no probability"
         )
     return checked_number
 
@@ -144,7 +144,7 @@ def read_answers(text: str, questions: Sequence[DecisionQuestion]) -> dict[str, 
 def _parse_object(text: str) -> dict[str, Any]:
     """Parse a JSON object, or return {} for any other text."""
     try:
-        content = strict_json(text)
+        content = parse_strict_json(text)
     except ValueError:
         return {}
     return content if isinstance(content, dict) else {}

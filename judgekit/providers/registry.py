@@ -83,7 +83,7 @@ class Price(Strict):
     cache_read: float | None = Field(None, ge=0)
     cache_write: float | None = Field(None, ge=0)
 
-    def of(
+    def compute_cost(
         self, prompt_tokens: int, reply_tokens: int, cache_read: int = 0, cache_write: int = 0
     ) -> float:
         """Compute a call's cost in US dollars. `prompt_tokens` include cached tokens."""
@@ -128,7 +128,9 @@ class _Profile(Strict):
     price: dict[Text, Price] = Field({}, description="by the beginning of a bare model name")
     notes: Text | None = None
 
-    def of_model(self, table: Mapping[str, Value], model: str, default: Default) -> Value | Default:
+    def look_up_model(
+        self, table: Mapping[str, Value], model: str, default: Default
+    ) -> Value | Default:
         """Look up a model in a table whose keys are beginnings of model names, such as `gpt-4`.
 
         The longest matching key wins. If none matches, return `default`.
@@ -366,7 +368,7 @@ UNKNOWN_FAMILY = "unknown"
 _PROVIDER_BY_ALIAS = {"custom": "openai-compatible"}
 
 
-def profiles() -> list[Profile]:
+def list_profiles() -> list[Profile]:
     """List all profiles in the order of detection; raises `ConfigError` if a file is invalid."""
     profiles = []
     for path in files.profile_files():
@@ -380,19 +382,19 @@ def profiles() -> list[Profile]:
 
 def find(name: str) -> Profile:
     """Return the profile with this provider name or alias; raises `UsageError` if there's none."""
-    profile_by_name = {profile.provider: profile for profile in profiles()}
-    profile = profile_by_name.get(unaliased(name))
+    profile_by_name = {profile.provider: profile for profile in list_profiles()}
+    profile = profile_by_name.get(resolve_alias(name))
     if profile is None:
         raise UsageError(f"no provider {name!r}; there are: {', '.join(profile_by_name)}")
     return profile
 
 
-def unaliased(name: str) -> str:
+def resolve_alias(name: str) -> str:
     """Return the provider name for an alias, or any other name unchanged."""
     return _PROVIDER_BY_ALIAS.get(name, name)
 
 
-def family_by_name(model: str) -> str:
+def guess_family(model: str) -> str:
     """Return a model's family, judging by the words in its name, or "unknown"."""
     # Try the part after the last slash first, because the parts before can be folders with any name.
     _, _, last_part = model.rpartition("/")

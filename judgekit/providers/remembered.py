@@ -42,7 +42,7 @@ _entries: dict[Path, _Entry] = {}
 def find(endpoint: Endpoint) -> CallStyle | None:
     """Return the style of calls that was learned for a model in the last week, or None."""
     path = _style_path(endpoint)
-    stamp = environment.stamp(str(path))
+    stamp = environment.get_file_stamp(str(path))
     entry = _entries.get(path)
     # Another process may have changed the file.
     if entry is None or entry.stamp != stamp:
@@ -60,7 +60,7 @@ def keep(endpoint: Endpoint, style: CallStyle) -> None:
     """Remember a model's style in a file, or only in this process if the file can't be written."""
     path = _style_path(endpoint)
     now = time.time()
-    lasting_style = style.lasting()  # without the limit that applies to a single prompt
+    lasting_style = style.drop_room()  # without the limit that applies to a single prompt
     default_style = CallStyle(endpoint.output_mode)
     content: dict[str, Any] = {
         "version": _FORMAT_VERSION,
@@ -77,7 +77,7 @@ def keep(endpoint: Endpoint, style: CallStyle) -> None:
     with suppress(OSError):
         environment.make_private_folder(str(path.parent))
         outputs.write_atomically(str(path), json.dumps(content), private=True)
-    _entries[path] = _Entry(lasting_style, now, environment.stamp(str(path)))
+    _entries[path] = _Entry(lasting_style, now, environment.get_file_stamp(str(path)))
 
 
 def forget(endpoint: Endpoint) -> None:

@@ -30,7 +30,7 @@ from judgekit.config.yamlfile import Strict, read_lines
 from judgekit.errors import ConfigError, CostSource, FailureKind, GatewayError, Usage
 from judgekit.providers import registry
 from judgekit.providers.base import CallKey, Endpoint, Gateway, Reply, Request
-from judgekit.text import encodable
+from judgekit.text import replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ _RECORDED_USAGE_FIELDS = {field.name for field in fields(Usage)} - {"unpriced_ca
 
 
 @functools.lru_cache(maxsize=64)
-def recorded_model(model: str, family: str) -> Endpoint:
+def build_recorded_model(model: str, family: str) -> Endpoint:
     """Build the endpoint of a recorded model."""
     profile = registry.find("replay")
     return Endpoint(profile, model, family, profile.output)
@@ -234,14 +234,16 @@ def _make_recorded_reply(reply: Reply) -> RecordedReply:
     # `encodable` replaces the characters that a JSON file can't contain.
     logprobs = []
     for alternatives in reply.logprobs:
-        logprobs.append({encodable(token): logprob for token, logprob in alternatives.items()})
+        logprobs.append(
+            {replace_surrogates(token): logprob for token, logprob in alternatives.items()}
+        )
     usage = {name: getattr(reply.usage, name) for name in _RECORDED_USAGE_FIELDS}
     return RecordedReply(
-        text=encodable(reply.text),
+        text=replace_surrogates(reply.text),
         model=reply.model,
         **usage,
         logprobs=logprobs,
-        tokens=[encodable(token) for token in reply.tokens],
+        tokens=[replace_surrogates(token) for token in reply.tokens],
         held=reply.schema_enforced or None,  # None isn't written
     )
 
@@ -274,7 +276,7 @@ class Recorder:
 
         Raises `ConfigError` if the file can't be written.
         """
-        labels = {label: encodable(name) for label, name in request.labels.items()}
+        labels = {label: replace_surrogates(name) for label, name in request.labels.items()}
         line = RecordedLine(
             replay=1,  # the version of the format
             **request.call_key._asdict(),

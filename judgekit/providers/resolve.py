@@ -20,8 +20,8 @@ from judgekit.providers import proxies, registry, replay, servers
 from judgekit.providers.base import (
     INSIDE_VARIABLE,
     Endpoint,
-    endpoint,
-    first_set_value,
+    build_endpoint,
+    find_first_value,
     is_loopback,
 )
 from judgekit.providers.registry import (
@@ -71,7 +71,7 @@ class PanelRequest:
 
     def asks_for(self, profile: Profile) -> bool:
         """Whether the user's list of allowed providers includes this one, by name or alias."""
-        return profile.provider in map(registry.unaliased, self.allowed_providers or ())
+        return profile.provider in map(registry.resolve_alias, self.allowed_providers or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     if recording:
         return _make_replayed_panel(recording, wanted)
 
-    profiles = registry.profiles()
+    profiles = registry.list_profiles()
     allowed_profiles = _list_allowed(profiles, wanted)
 
     wanted = _add_models_from_variables(wanted, allowed_profiles, environ)
@@ -172,7 +172,7 @@ def _list_allowed(profiles: Sequence[Profile], wanted: PanelRequest) -> list[Pro
     remaining = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
     preferred = []
     for name in wanted.provider_order or ():
-        provider = registry.unaliased(name)
+        provider = registry.resolve_alias(name)
         if provider in remaining:
             preferred.append(remaining.pop(provider))
     return [*preferred, *remaining.values()]
@@ -390,7 +390,7 @@ def _make_named_panel(
             return Panel(endpoints={}, provider=None, reason=reason)
         profile, model = match_or_problem
         used_profiles.append(profile)
-        endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
+        endpoints[tier] = (*endpoints.get(tier, ()), build_endpoint(profile, model, environ))
 
     # If there's only one provider, use it for the other tiers, too, so that no text is sent elsewhere.
     first_profile = used_profiles[0]  # there is one, because this is only called for named models
@@ -409,7 +409,7 @@ def _pair_tiers_with_names(wanted: PanelRequest) -> list[tuple[TierName, str]]:
     """List the named models, each with its tier."""
     pairs = []
     for tier, models in wanted.models.items():
-        for name in names(models or ()):
+        for name in split_model_names(models or ()):
             pairs.append((tier, name))
     return pairs
 
@@ -452,7 +452,7 @@ def _fill_other_tiers(
     text_profile = _find_writers(profile, known, environ) or profile
     for tier, model in text_profile.models.by_tier.items():
         if tier not in endpoints:
-            endpoints[tier] = (endpoint(text_profile, model, environ),)
+            endpoints[tier] = (build_endpoint(text_profile, model, environ),)
 
 
 def _must_stay_on_own_servers(profiles: Sequence[Profile], wanted: PanelRequest) -> bool:
@@ -546,7 +546,9 @@ def _make_panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> 
     """Build the panel of a provider's models."""
     endpoints = {}
     for tier, jury in models.items():
-        endpoints[tier] = tuple(endpoint(profile, name, environ) for name in names(jury))
+        endpoints[tier] = tuple(
+            build_endpoint(profile, name, environ) for name in split_model_names(jury)
+        )
     reason = f"{profile.title}: {_describe_evidence(profile, environ)}"
     return Panel(fill(endpoints), profile.provider, reason)
 
@@ -559,7 +561,7 @@ def find_profile(name: str, known: Sequence[Profile]) -> tuple[Profile | None, s
     # Look for the provider in a name such as `openai/gpt-4o`.
     provider, _, name_at_provider = name.partition("/")
     for profile in known:
-        if name_at_provider and profile.provider == registry.unaliased(provider):
+        if name_at_provider and profile.provider == registry.resolve_alias(provider):
             return profile, name_at_provider
 
     # Look for a profile that lists the model.
@@ -588,7 +590,7 @@ def list_named_models(profile: Profile, wanted: PanelRequest) -> dict[TierName, 
     models_by_tier = {}
     for tier, models in wanted.models.items():
         own_names = []  # the named models that belong to this provider
-        for name in names(models or ()):
+        for name in split_model_names(models or ()):
             matching_profile, _ = find_profile(name, [profile])
             if matching_profile is not None:
                 own_names.append(name)
@@ -597,7 +599,7 @@ def list_named_models(profile: Profile, wanted: PanelRequest) -> dict[TierName, 
     return models_by_tier
 
 
-def names(models: str | Sequence[str]) -> tuple[str, ...]:
+def split_model_names(models: str | Sequence[str]) -> tuple[str, ...]:
     """Return the unique model names in a comma-separated string or a list."""
     parts = models.split(",") if isinstance(models, str) else models
     stripped_names = [name.strip() for name in parts]
@@ -613,10 +615,12 @@ def _read_models(
 
     If a tier's variable isn't set, use the default variable, if there's one.
     """
-    default_models = names(environ.get(default_variable, "")) if default_variable else ()
+    default_models = (
+        split_model_names(environ.get(default_variable, "")) if default_variable else ()
+    )
     models_by_tier = {}
     for tier, variable in variables.items():
-        models = names(environ.get(variable, "")) or default_models
+        models = split_model_names(environ.get(variable, "")) or default_models
         if models:
             models_by_tier[tier] = models
     return models_by_tier
@@ -658,7 +662,7 @@ def _ask_for_models(base: str) -> Named:
     Returns {} if the server isn't on this machine or lists no models.
     """
     # `servers.models` returns a list for each address, or None for one that isn't on this machine.
-    (server_models,) = servers.models([base])
+    (server_models,) = servers.list_models([base])
     if not server_models:
         return {}
     first_model = server_models[:1]
@@ -722,7 +726,7 @@ def _list_local_models(
         if isinstance(profile, LitellmProfile) and profile.detect.port:
             address = profile.address_in(environ) or profile.base or ""
             addresses[profile.provider] = address
-    lists = servers.models(list(addresses.values()))
+    lists = servers.list_models(list(addresses.values()))
     return dict(zip(addresses, lists, strict=True))
 
 
@@ -741,7 +745,7 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
     # A program that judgekit runs must not make it run a program again, without end.
     if isinstance(profile, CommandProfile) and environ.get(INSIDE_VARIABLE):
         return "a program that judgekit runs started it"
-    if signs.module and not importable(signs.module):
+    if signs.module and not is_importable(signs.module):
         return f"the Python package {signs.module} is not installed"
     if signs.command and programs.find(signs.command, environ) is None:
         return f"no command {signs.command} on PATH"
@@ -782,12 +786,12 @@ def _first_set_group(
 ) -> Sequence[str] | None:
     """Return the first group whose variables are all set, or None."""
     for group in groups:
-        if all(first_set_value([name], environ) for name in group):
+        if all(find_first_value([name], environ) for name in group):
             return group
     return None
 
 
-def importable(module: str) -> bool:
+def is_importable(module: str) -> bool:
     """Whether a module is installed, without importing it."""
     try:
         return importlib.util.find_spec(module) is not None
@@ -814,7 +818,7 @@ class ProviderState(NamedTuple):
     models: dict[TierName, str]
 
 
-def provider_report(
+def list_provider_states(
     environ: Mapping[str, str], wanted: PanelRequest | None = None
 ) -> list[ProviderState]:
     """List all providers, with their models and the reason why they can or can't be used.
@@ -823,7 +827,7 @@ def provider_report(
     a profile is invalid.
     """
     wanted = wanted or PanelRequest()
-    all_profiles = registry.profiles()
+    all_profiles = registry.list_profiles()
     models_by_server = _list_local_models(all_profiles, environ)
     profiles_at_user_address = _list_profiles_at_user_address(all_profiles, environ)
     named_by_anyone = _list_named_providers(wanted, wanted.models.keys(), all_profiles)
@@ -912,7 +916,7 @@ def _list_named_providers(
     """Return the providers of the models named for the given tiers."""
     providers = set()
     for tier in tiers:
-        for name in names(wanted.models[tier] or ()):
+        for name in split_model_names(wanted.models[tier] or ()):
             profile, _ = find_profile(name, profiles)
             if profile is not None:
                 providers.add(profile.provider)

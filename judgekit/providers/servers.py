@@ -64,7 +64,7 @@ def limited_reply_size(max_bytes: int = MAX_REPLY_BYTES) -> Iterator[None]:
 
 
 @contextmanager
-def collected_bodies(bodies: list[bytes]) -> Iterator[None]:
+def collect_bodies(bodies: list[bytes]) -> Iterator[None]:
     """Append the bodies of successful replies to `bodies`, inside the `with` block.
 
     This applies to the requests of this task whose reply size is limited.
@@ -77,7 +77,7 @@ def collected_bodies(bodies: list[bytes]) -> Iterator[None]:
 
 
 @contextmanager
-def intercepted(
+def intercept_requests(
     intercept: Callable[[httpx.Request], httpx.Response | None],
     edit_body: Callable[[bytes], bytes] = bytes,  # which changes nothing
 ) -> Iterator[None]:
@@ -271,7 +271,9 @@ def _is_json_object(body: bytes | bytearray) -> bool:
 # The models that servers offer
 
 
-def models(bases: Sequence[str], seconds: float = LIST_TIMEOUT_SECONDS) -> list[list[str] | None]:
+def list_models(
+    bases: Sequence[str], seconds: float = LIST_TIMEOUT_SECONDS
+) -> list[list[str] | None]:
     """List the chat models at each of the given OpenAI-compatible addresses.
 
     The result has a list for each address. It's None for an address that isn't on this machine, or that

@@ -57,7 +57,7 @@ class CallStyle(NamedTuple):
             return tokens_for_all_models
 
         tokens_by_model: dict[str, int] = getattr(profile, "thinking", {})  # some profiles lack it
-        return profile.of_model(tokens_by_model, endpoint.model, default=self.thinking)
+        return profile.look_up_model(tokens_by_model, endpoint.model, default=self.thinking)
 
     def reply_tokens(self, endpoint: Endpoint, request: Request) -> int:
         """Return a reply's token limit, including thinking."""
@@ -115,7 +115,7 @@ class CallStyle(NamedTuple):
             return self._replace(mode=WEAKER[self.mode])
         return None
 
-    def lasting(self) -> CallStyle:
+    def drop_room(self) -> CallStyle:
         """Return the style without `room`, which only applies to one prompt."""
         return self._replace(room=None)
 

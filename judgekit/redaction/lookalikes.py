@@ -50,7 +50,7 @@ _NON_ASCII_PATTERN = re.compile(r"[^\x00-\x7f]+")
 _OVERLAY_MARKS_PATTERN = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
 
 
-def plain(text: str) -> str:
+def undo_lookalikes(text: str) -> str:
     """Rewrite disguised Latin words, such as words with Cyrillic lookalikes or struck-through letters."""
     if text.isascii():
         return text

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from judgekit.redaction.lookalikes import fold_to_ascii
 from judgekit.redaction.word_index import AnyWord
-from judgekit.text import visible
+from judgekit.text import remove_invisible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ def redact(text: str) -> Redacted:
     if not text:
         return Redacted("", 0)
 
-    text = visible(text)
+    text = remove_invisible(text)
     secret_count = 0
     # Search again after each replacement, because it can expose another secret next to it.
     for _ in range(_MAX_PASSES):
@@ -106,7 +106,7 @@ def _find_at_any_depth(text: str, depth: int) -> Iterator[SecretMatch]:
 
     yield from secret_search.find(text)
     if depth > 0:
-        yield from _find_in_views(views(text), depth - 1)
+        yield from _find_in_views(decode_views(text), depth - 1)
 
 
 def _remove_nul(text: str) -> View:
@@ -238,7 +238,7 @@ class View(NamedTuple):
         return (piece.start, piece.end)
 
 
-def views(text: str) -> Iterator[View]:
+def decode_views(text: str) -> Iterator[View]:
     """Yield a decoded copy, called a view, of each part of a text that could hide a secret.
 
     For example, a part is in Base64, contains escapes such as `%41`, or is a token split over two lines.

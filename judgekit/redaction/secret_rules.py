@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.redaction.lookalikes import fold_to_ascii
-from judgekit.redaction.word_index import any_word
+from judgekit.redaction.word_index import build_word_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,7 +99,7 @@ def _find_longest_word(spelling: str) -> str:
 
 def _match_spellings(spellings: list[str]) -> str:
     """Build a regex of spellings. In these, `_` stands for a blank, a dash, an underscore or nothing."""
-    return any_word(spellings).replace("_", "[ _-]?")
+    return build_word_regex(spellings).replace("_", "[ _-]?")
 
 
 def _match_joined_spellings(spellings: list[str]) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-def any_word(words: Iterable[str]) -> str:
+def build_word_regex(words: Iterable[str]) -> str:
     """Build a regex that matches any of the words, preferring the longest."""
     trie: dict[str, Any] = {}
     for word in words:
@@ -63,7 +63,7 @@ class WordIndex:
         self._single_characters = [word for word in self._rules_by_word if len(word) == 1]
         longer_words = [word for word in self._rules_by_word if len(word) > 1]
         # A lookahead consumes nothing, so the pattern also finds overlapping words.
-        self._pattern = re.compile(f"(?=({any_word(longer_words)}))")
+        self._pattern = re.compile(f"(?=({build_word_regex(longer_words)}))")
         # At each position, the pattern finds only the longest word, which may begin with other words.
         self._rules_by_longest_word = {
             word: self._collect_rules_of_prefixes(word) for word in longer_words

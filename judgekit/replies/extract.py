@@ -275,7 +275,7 @@ def _map_decisive_fields(answer: BaseModel) -> _FieldsByKey:
     for instance in (answer, *_list_nested_models(answer)):
         model = type(instance)
         for name in _list_decisive_fields(model):
-            key = fit.normalise_key(fit.key_of(name, model))
+            key = fit.normalise_key(fit.get_json_key(name, model))
             fields_by_key.setdefault(key, []).append((instance, name))
     return fields_by_key
 
@@ -444,10 +444,10 @@ def _validate_value(value: object, instance: BaseModel, name: str) -> object:
     model = type(instance)
     values_by_key = {}  # the instance's fields, by JSON key
     for field_name in model.model_fields:
-        values_by_key[fit.key_of(field_name, model)] = getattr(instance, field_name)
+        values_by_key[fit.get_json_key(field_name, model)] = getattr(instance, field_name)
     try:
         new_value = fit.coerce(value, _get_annotation(instance, name), name)
-        values_by_key[fit.key_of(name, model)] = new_value
+        values_by_key[fit.get_json_key(name, model)] = new_value
         # Validate all fields together, because some depend on each other.
         return getattr(model.model_validate(values_by_key), name)
     except fit.CutOff:
@@ -467,7 +467,7 @@ def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> 
 
     patterns = []
     for instance, name in number_fields.values():
-        patterns.append(_make_key_pattern(fit.key_of(name, type(instance))))
+        patterns.append(_make_key_pattern(fit.get_json_key(name, type(instance))))
     mentions = _find_numbers_in_prose(texts, patterns)
 
     # Prose is only an assessment if it gives a number for every score.

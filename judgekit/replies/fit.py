@@ -62,7 +62,7 @@ def _find_keys_like(value: Object, normalised_keys: Collection[str]) -> list[str
     return [key for key in value if normalise_key(key) in normalised_keys]
 
 
-def key_of(name: str, model: type[BaseModel]) -> str:
+def get_json_key(name: str, model: type[BaseModel]) -> str:
     """Return a field's key in JSON: its alias, or else its name."""
     alias = model.model_fields[name].validation_alias
     return alias if isinstance(alias, str) else name
@@ -80,7 +80,7 @@ def _list_keys(model: type[BaseModel]) -> frozenset[str]:
     keys = set()
     for part in (model, *_list_inner_models(model)):
         for name in part.model_fields:
-            keys.add(normalise_key(key_of(name, part)))
+            keys.add(normalise_key(get_json_key(name, part)))
     return frozenset(keys)
 
 
@@ -386,7 +386,7 @@ def _coerce_fields(
         if item is _MISSING or _is_omitted(item, field):
             continue
 
-        key = key_of(name, model)
+        key = get_json_key(name, model)
         try:
             coerced[key] = coerce(item, field.annotation, _join(field_path, key))
         except CutOff:
@@ -421,7 +421,7 @@ def _match_key(
     Returns None if there's neither. Raises `Misfit` if multiple keys are similar, or if the key has two
     different values. `field_path` is for error messages.
     """
-    exact_key = key_of(name, model)
+    exact_key = get_json_key(name, model)
     key = exact_key if exact_key in value else _find_similar_key(value, name, model)
     if key in value.repeated_keys:
         raise Misfit(f"`{_join(field_path, key)}` is given twice")
@@ -434,10 +434,10 @@ def _find_similar_key(value: Object, name: str, model: type[BaseModel]) -> str |
     Returns None if there's no similar key, or if another field's key is similar as well. Raises `Misfit` if
     there are multiple similar keys.
     """
-    exact_key = key_of(name, model)
+    exact_key = get_json_key(name, model)
     normalised_key = normalise_key(exact_key)
     other_names = [other_name for other_name in model.model_fields if other_name != name]
-    other_keys = [normalise_key(key_of(other_name, model)) for other_name in other_names]
+    other_keys = [normalise_key(get_json_key(other_name, model)) for other_name in other_names]
     if normalised_key in other_keys:
         return None
 

@@ -14,7 +14,7 @@ from judgekit import environment, programs
 from judgekit.errors import JudgekitError
 from judgekit.retrieval import quickjson
 from judgekit.retrieval import search as stores
-from judgekit.retrieval.compiled import Profiles, bundled
+from judgekit.retrieval.compiled import Profiles, get_bundled_data
 from judgekit.retrieval.confidence import (
     COMMAND_KIND,
     UNRATED,
@@ -22,7 +22,7 @@ from judgekit.retrieval.confidence import (
     RankedCandidates,
     choose_label,
 )
-from judgekit.text import lines_of, short_line, visible
+from judgekit.text import remove_invisible, shorten_to_line, split_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,8 +121,8 @@ def ask(
     request = {"query": query[:_MAX_QUERY_CHARS], "k": limit, "project": options["project"]}
     output = _run_program(argv, request, environ, seconds)
 
-    profiles = options.get("profiles") or Profiles(bundled())
-    labels = profiles.of(COMMAND_KIND).labels
+    profiles = options.get("profiles") or Profiles(get_bundled_data())
+    labels = profiles.get_profile(COMMAND_KIND).labels
     script = _find_script(argv)
     candidate_by_file: dict[str, Candidate] = {}
     for number, item in enumerate(_parse_items(output)[:limit], start=1):
@@ -167,13 +167,13 @@ def _run_program(
     if code:
         message = _find_first_line(errors) or "no message"
         message = _hide_secrets(message, program_environ)
-        raise CommandError(f"exit code {code}: {short_line(message, _MAX_MESSAGE_CHARS)}")
+        raise CommandError(f"exit code {code}: {shorten_to_line(message, _MAX_MESSAGE_CHARS)}")
     return output.decode("utf-8", "replace")
 
 
 def _find_first_line(text: str) -> str | None:
     """Return the first line that isn't blank, or None."""
-    for line in lines_of(text):
+    for line in split_lines(text):
         if line.strip():
             return line
     return None
@@ -225,7 +225,7 @@ def _parse_items(text: str) -> list[Any]:
 def _parse_lines(text: str) -> list[Any]:
     """Parse candidates from JSON lines; raises `CommandError` for an invalid line."""
     items = []
-    for number, line in enumerate(lines_of(text), start=1):
+    for number, line in enumerate(split_lines(text), start=1):
         if not line.strip():
             continue
         try:
@@ -278,14 +278,14 @@ def _shorten_names(item: dict[str, Any]) -> dict[str, str]:
     """Return a candidate's strings of one line, shortened and cleaned; "" for a missing one."""
     names = {}
     for name, most_chars in _MAX_CHARS_BY_NAME_FIELD.items():
-        names[name] = short_line(item.get(name) or "", most_chars)
+        names[name] = shorten_to_line(item.get(name) or "", most_chars)
     return names
 
 
 def _shorten_tags(item: dict[str, Any]) -> tuple[str, ...]:
     """Return a candidate's first tags, shortened and cleaned."""
     all_tags = item.get("tags") or []
-    return tuple([short_line(tag, _MAX_TAG_CHARS) for tag in all_tags[:_MAX_TAGS]])
+    return tuple([shorten_to_line(tag, _MAX_TAG_CHARS) for tag in all_tags[:_MAX_TAGS]])
 
 
 def _shorten_texts(item: dict[str, Any]) -> dict[str, str]:
@@ -293,7 +293,7 @@ def _shorten_texts(item: dict[str, Any]) -> dict[str, str]:
     texts = {}
     for name, most_chars in _MAX_CHARS_BY_TEXT_FIELD.items():
         text = item.get(name) or ""
-        texts[name] = visible(text[:most_chars])
+        texts[name] = remove_invisible(text[:most_chars])
     return texts
 
 
@@ -315,7 +315,7 @@ def _find_problem(item: dict[str, Any]) -> str:
         if not isinstance(item.get(name), str | None):
             return f"{name}: expected a text"
     for name in ("id", "title"):
-        if not short_line(item.get(name) or "", _MAX_CHARS_BY_NAME_FIELD[name]):
+        if not shorten_to_line(item.get(name) or "", _MAX_CHARS_BY_NAME_FIELD[name]):
             return f"{name}: missing"
 
     if not _are_texts(item.get("tags") or []):

@@ -160,13 +160,13 @@ class Profiles:
             [(name, language["fingerprint"]) for name, language in data["languages"].items()]
         )
 
-    def of(self, kind: str) -> Profile:
+    def get_profile(self, kind: str) -> Profile:
         """Return a kind's profile. A program's kind has none, so return the first profile."""
         if kind in self.by_kind:
             return self.by_kind[kind]
         return next(iter(self.by_kind.values()))
 
 
-def bundled() -> dict[str, Any]:
+def get_bundled_data() -> dict[str, Any]:
     """Return the data compiled into the package (see `profiles.render`); treat it as read-only."""
     return _DATA

@@ -39,7 +39,7 @@ import os
 import time
 from math import exp, log
 
-from judgekit.text import encodable, visible
+from judgekit.text import remove_invisible, replace_surrogates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,9 +99,9 @@ class FoundSection:
         self.heading = heading
         self.line_number = line
 
-    def shown(self) -> dict[str, Any]:
+    def build_result_fields(self) -> dict[str, Any]:
         """Return the fields for this section in a search result."""
-        fields: dict[str, Any] = {"section": visible(self.heading)}
+        fields: dict[str, Any] = {"section": remove_invisible(self.heading)}
         if self.line_number:
             fields["line"] = self.line_number
         return fields
@@ -185,19 +185,19 @@ class Candidate:
         line = self.sections[0].line_number
         return f"{path}:{line}" if line else path
 
-    def shown(self) -> dict[str, Any]:
+    def build_result_fields(self) -> dict[str, Any]:
         """Build this candidate's JSON for search results, with printable strings.
 
         Numbers that a program didn't give are null.
         """
         is_from_program = self.kind == COMMAND_KIND
         fields: dict[str, Any] = {
-            "id": encodable(self.id),
-            "path": encodable(self.path),
-            "title": visible(self.title),
-            "category": visible(self.category),
-            "tags": [visible(tag) for tag in self.tags],
-            "snippet": visible(self.snippet),
+            "id": replace_surrogates(self.id),
+            "path": replace_surrogates(self.path),
+            "title": remove_invisible(self.title),
+            "category": remove_invisible(self.category),
+            "tags": [remove_invisible(tag) for tag in self.tags],
+            "snippet": remove_invisible(self.snippet),
             "bm25": None if is_from_program else self.bm25,
             "confidence": self.confidence if self.has_confidence else None,
             "confidence_label": self.confidence_label,
@@ -212,10 +212,12 @@ class Candidate:
             fields["age"] = age
         if self.near_duplicates:
             fields["alike"] = len(self.near_duplicates)
-            fields["alike_paths"] = [encodable(hit.path) for hit in self.near_duplicates]
+            fields["alike_paths"] = [replace_surrogates(hit.path) for hit in self.near_duplicates]
 
         if self.sections:
-            best_section, *other_sections = [section.shown() for section in self.sections]
+            best_section, *other_sections = [
+                section.build_result_fields() for section in self.sections
+            ]
             fields |= best_section
             if other_sections:
                 fields["also"] = other_sections
@@ -782,9 +784,8 @@ def _may_say_the_same(newer: str, older: str) -> bool:
     for number in range(_SAMPLE_WORDS):
         position = number * len(older) // _SAMPLE_WORDS  # evenly distributed
         spaced_word = _find_word(older_text, position)
-        is_blank = (
-            spaced_word.isspace()
-        )  # there's no word: an empty title or body leaves two spaces
+        # There's no word: an empty title or body leaves two spaces.
+        is_blank = spaced_word.isspace()
         is_missing = spaced_word not in newer_text and not is_blank
         if is_missing:
             missing_count += 1

@@ -373,7 +373,7 @@ def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> l
     return list(dict.fromkeys(folders))  # without duplicates
 
 
-def recheck(index: Index, file_paths: Iterable[str]) -> bool:
+def recheck_files(index: Index, file_paths: Iterable[str]) -> bool:
     """Read changed files again before they're shown. Returns whether the query must be repeated.
 
     The index of an earlier version is read-only, so its changed files are only added to `index.outdated`.
@@ -446,7 +446,7 @@ def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
     try:
         if index.pending_count:  # later queries read the missing files, and this one with them
             return False
-        recheck(index, [relative_path])
+        recheck_files(index, [relative_path])
     except (index_file.sqlite.DatabaseError, *SPOILT_DATA_ERRORS):
         return False  # the next prompt will rebuild the index
     finally:

@@ -202,7 +202,7 @@ class Index:
             else:
                 self.rare_languages.append(language)
 
-    def notes(self) -> list[str]:
+    def describe_problems(self) -> list[str]:
         """Describe the problems with the store's files, and the gaps in the index, one per line."""
         notes = []
         if self.pending_count:
@@ -261,7 +261,7 @@ def describe_empty(root: str) -> str:
     return f"{root}: nothing to search in it; judgekit reads {readable}"
 
 
-def clock() -> int:
+def get_time_ns() -> int:
     """Return the time in nanoseconds since the epoch, as in a file's stamp."""
     return time.time_ns()
 
@@ -375,7 +375,7 @@ def find_index_file(root: str, version: int = VERSION) -> str | None:
 
     The second number in its name is the generation, which grows when the file is replaced.
     """
-    folder = environment.INDEXES.path(environment.file_name_for(root))
+    folder = environment.INDEXES.path(environment.make_file_name(root))
     try:
         names = os.listdir(folder)
     except OSError:

@@ -22,7 +22,7 @@ from judgekit.errors import ConfigError
 from judgekit.retrieval import compiled, scan
 from judgekit.retrieval.terms import fold
 from judgekit.rubric import search_path
-from judgekit.text import lines_of
+from judgekit.text import split_lines
 
 _HEAD_CHARS = 20_000  # characters of a file that contain its first keys
 
@@ -212,7 +212,7 @@ def _is_language(path: Path) -> bool:
         return False
 
     keys = set()
-    for line in lines_of(beginning):
+    for line in split_lines(beginning):
         key, _, _ = line.partition(":")
         keys.add(key)
     # A retrieval profile has both keys.

@@ -19,7 +19,7 @@ from judgekit.retrieval.sources import (
     markdown,
     resolve_inside,
 )
-from judgekit.text import lines_of
+from judgekit.text import split_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Store:
         """
         path = f"{self.root}/{relative}" if relative else self.root
         # Take the stamp before listing, so that a change in between results in another stamp.
-        read_at = index_file.clock()
+        read_at = index_file.get_time_ns()
         stamp = index_file.read_stamp(path, folder=True)
         listing = Listing(stamp, read_at)
 
@@ -161,7 +161,7 @@ class Store:
     def _read_own_list(self) -> Listed:
         """Read the store's own list of entries, if any. The result is cached."""
         if self._own_list is None:
-            self._own_list = self.source.listed(self.root, self._profile)
+            self._own_list = self.source.read_listing(self.root, self._profile)
         return self._own_list
 
     def _may_lead_to_entries(self, path: str) -> bool:
@@ -266,7 +266,7 @@ def _read_patterns(path: str) -> list[Pattern]:
             text = file.read(_MAX_IGNORE_CHARS)
     except OSError:
         return []
-    return parse_ignore_patterns(lines_of(text))
+    return parse_ignore_patterns(split_lines(text))
 
 
 def detect_kind(root: str, profiles: Profiles) -> str:

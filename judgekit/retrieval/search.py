@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 
 from judgekit.retrieval import bm25, compiled, confidence, index, index_file, parts, terms
-from judgekit.retrieval.compiled import Profile, Profiles, bundled
+from judgekit.retrieval.compiled import Profile, Profiles, get_bundled_data
 from judgekit.retrieval.confidence import Candidate, RankedCandidates
 from judgekit.retrieval.index_file import Index, sqlite
 
@@ -84,7 +84,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     user named, may be outside `project`. Memories named by `pins` are found for any query. `pool` is the
     number of hits to rate per store. After `patience` seconds, files that weren't read yet are skipped.
     """
-    profiles = profiles or Profiles(bundled())
+    profiles = profiles or Profiles(get_bundled_data())
     ranked = RankedCandidates([], [])
     store_search = _Search(query, profiles, project, pins, ranked)
     project_prefix = os.path.realpath(project).rstrip(os.sep) + os.sep
@@ -320,7 +320,7 @@ class _Search:
 
             # `recheck` reads those files again that changed after they were indexed. Then search once more.
             candidates = (*pinned.values(), *confidence.unfold_alike(hits))
-            has_changed = index.recheck(
+            has_changed = index.recheck_files(
                 opened, [candidate.relative_path for candidate in candidates]
             )
             if not has_changed:
@@ -332,7 +332,7 @@ class _Search:
             if is_new and candidate.relative_path not in opened.outdated_paths:
                 self.pinned[pin] = candidate
 
-        self._add_notes(opened.notes())
+        self._add_notes(opened.describe_problems())
         if opened.is_empty():
             self.ranked.empty_roots.append(opened.root)
         return [hit for hit in hits if hit.relative_path not in opened.outdated_paths]
@@ -527,7 +527,7 @@ def read_body(candidate: Candidate, limit: int | None, profiles: Profiles | None
     # A candidate from the user's program brings its text. Never open the path that the program gave.
     if candidate.kind == confidence.COMMAND_KIND:
         return candidate.text[:limit]
-    profiles = profiles or Profiles(bundled())
+    profiles = profiles or Profiles(get_bundled_data())
     profile = profiles.by_kind[candidate.kind]
     entry, _ = scan.read_file(candidate.root, candidate.relative_path, profile)
     if entry is None:  # the file is gone, or the memory is retired
@@ -542,7 +542,7 @@ def list_passages(
 
     The best passage has the most terms of the query. If there's none, it's the beginning of the hit's text.
     """
-    profiles = profiles or Profiles(bundled())
+    profiles = profiles or Profiles(get_bundled_data())
     pairs = []
     # Stores of different kinds can be in different languages.
     terms_by_kind: dict[str, list[terms.Term]] = {}
@@ -552,7 +552,7 @@ def list_passages(
         connection.execute(_CREATE_BODY_TABLE_STATEMENT)
         for hit in hits:
             if hit.kind not in terms_by_kind:
-                terms_by_kind[hit.kind] = _parse_alone(text, profiles.of(hit.kind))
+                terms_by_kind[hit.kind] = _parse_alone(text, profiles.get_profile(hit.kind))
             whole_text = read_body(hit, limit=None, profiles=profiles)
             section_text = _find_section(whole_text, hit)
             passage = _find_passage(connection, section_text, terms_by_kind[hit.kind])

@@ -12,7 +12,7 @@ Of a long prompt the beginning and the end are read: the question stands there, 
 
 from __future__ import annotations
 
-from judgekit.retrieval.compiled import Language, bundled
+from judgekit.retrieval.compiled import Language, get_bundled_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _DOTS_BEFORE_WORDS = tuple([f"{char}." for char in f"{_SPACE_CHARS}(`\"'/"])
 _SIGNS = "#+."
 _MAX_UNSTEMMED_LETTERS = 2  # letters: a shorter word keeps its end
 
-_TABLES = bundled()["stemmer"]
+_TABLES = get_bundled_data()["stemmer"]
 _STEM_BY_EXCEPTION: dict[str, str] = _TABLES["whole"]
 _STEPS = _TABLES["steps"]
 _FINISHED_STEMS = frozenset(_TABLES["as_they_are"])

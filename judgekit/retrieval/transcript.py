@@ -101,7 +101,7 @@ def _list_newest_files() -> list[tuple[float, str]]:
     """List the transcripts with their modification times in seconds since the epoch, newest first."""
     files = []
     for path in _list_transcripts():
-        stamp = environment.stamp(path)
+        stamp = environment.get_file_stamp(path)
         if stamp:
             changed_ns = stamp[1]
             files.append((changed_ns / 1e9, path))
@@ -140,7 +140,7 @@ def _is_here(entry: dict[str, Any], project: str) -> bool | None:
     if is_codex_agent or is_gemini_agent:
         return False
     if isinstance(about.get("cwd"), str):
-        return environment.project_root(about["cwd"]) == project
+        return environment.find_project_root(about["cwd"]) == project
     if "projectHash" in about:  # of Gemini
         raw = project.encode("utf-8", "surrogateescape")
         return bool(about["projectHash"] == hashlib.sha256(raw).hexdigest())

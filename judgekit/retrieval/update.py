@@ -87,7 +87,7 @@ def create(connection: Connection, root: str, profiles: Profiles, kind: str = ""
         "folders": 0,
         "languages": "",
         "was_whole": 0,
-        "updated": index_file.clock(),
+        "updated": index_file.get_time_ns(),
     }
     connection.executemany(_SET_ABOUT, facts.items())
 
@@ -113,7 +113,7 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
 
     If `path` is None, there's no file yet. If another process has already replaced the file, do nothing.
     """
-    folder = environment.INDEXES.make(environment.file_name_for(root))
+    folder = environment.INDEXES.make(environment.make_file_name(root))
     newest = index_file.find_index_file(root)
     is_already_replaced = newest is not None and newest != path
     if is_already_replaced:
@@ -388,7 +388,7 @@ class Plan:
 
 def _read_own_stamp(path: str) -> tuple[index_file.Stamp | None, bool]:
     """Return a file's stamp, None if it's missing, and whether a later change would alter it."""
-    read_at = index_file.clock()
+    read_at = index_file.get_time_ns()
     stamp = index_file.read_stamp(path)
     if stamp is None:
         return None, True
@@ -426,7 +426,7 @@ class ReadFile:
     __slots__ = ("digest", "language", "note", "read_at_ns", "row", "sections", "stamp", "texts")
 
     def __init__(self, root: str, place: str, profile: Profile) -> None:
-        self.read_at_ns = index_file.clock()
+        self.read_at_ns = index_file.get_time_ns()
         self.stamp = index_file.read_stamp(f"{root}/{place}")
         self.texts = None
         self.sections: list[SectionRow] = []
@@ -817,7 +817,7 @@ class IndexWriter:
         """Bring the facts that the index keeps about itself up to date."""
         (pending,) = self.execute("SELECT count(*) FROM file WHERE pending").fetchone()
         (folders,) = self.execute("SELECT count(*) FROM watch WHERE folder").fetchone()
-        self.facts |= {"pending": pending, "folders": folders, "updated": index_file.clock()}
+        self.facts |= {"pending": pending, "folders": folders, "updated": index_file.get_time_ns()}
         counts = [f"{name} {count}" for name, count in self._languages.items() if count > 0]
         self.facts["languages"] = " ".join(counts)
 

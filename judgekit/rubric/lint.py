@@ -18,7 +18,7 @@ from judgekit.rubric.schema import (
     SelectRubric,
     WrongCase,
 )
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -167,7 +167,7 @@ def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark
     if not cases:
         yield Remark(path, "", "no labelled cases; add some to show what the rubric does")
     elif len(cases) < MIN_CASES:
-        count = counted(len(cases), "case", "cases")
+        count = format_count(len(cases), "case", "cases")
         yield Remark(path, "", f"{count}: agreement is not meaningful below {MIN_CASES}")
 
     possible_outcomes = None

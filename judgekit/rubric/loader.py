@@ -27,7 +27,7 @@ from judgekit.rubric.schema import (
     WrongCase,
 )
 from judgekit.rubric.search_path import Origin, list_folders, read_published, rubric_files
-from judgekit.text import rubric_name
+from judgekit.text import format_rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -70,10 +70,10 @@ class LoadedRubric(NamedTuple):
     @property
     def name(self) -> str:
         """The rubric's id and version; also its origin, if it replaces a bundled one."""
-        return rubric_name(self.rubric.ref, self.source)
+        return format_rubric_name(self.rubric.ref, self.source)
 
 
-def rubrics(project: Path | None = None) -> Iterator[LoadedRubric]:
+def load_rubrics(project: Path | None = None) -> Iterator[LoadedRubric]:
     """Load all available rubrics: the project's, the user's, then the bundled ones."""
     return (load_rubric(path, origin) for origin, path in rubric_files(project))
 
@@ -278,7 +278,7 @@ def create_rubric(
     written.
     """
     ref = _complete_reference(name)
-    source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
+    source = like.path if like else files.get_data_folder("rubrics") / "starters" / f"{task}.yaml"
     cases_text = _read_cases_text(source)
 
     contents = {  # by path

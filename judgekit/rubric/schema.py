@@ -498,7 +498,7 @@ def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
 def _load_defaults(data: dict[str, Any]) -> dict[str, Any]:
     """Load the defaults for scoring rubrics, fitted to the title and the scale in this rubric's data."""
     defaults: dict[str, Any] = yamlfile.load_yaml(
-        files.folder("rubrics") / "defaults" / "score.yaml"
+        files.get_data_folder("rubrics") / "defaults" / "score.yaml"
     )
     prompt = defaults["prompt"]
     prompt["system"] = prompt["system"].format(title=data.get("title"))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.config import files
-from judgekit.text import lines_of
+from judgekit.text import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def list_folders(kind: str, project: Path | None) -> Iterator[tuple[Origin, Path
     if project is not None:
         yield "project", project / ".judgekit" / kind
     yield "user", Path(environment.config_home()) / kind
-    yield "bundled", files.folder(kind)
+    yield "bundled", files.get_data_folder(kind)
 
 
 def rubric_files(project: Path | None = None) -> Iterator[tuple[Origin, Path]]:
@@ -55,9 +55,9 @@ def rubric_files(project: Path | None = None) -> Iterator[tuple[Origin, Path]]:
 @lru_cache(maxsize=1)
 def read_published() -> dict[str, str]:
     """Map every published `ID@VERSION` to the SHA-256 of its file."""
-    lock_file = files.folder("rubrics") / "versions.lock"
+    lock_file = files.get_data_folder("rubrics") / "versions.lock"
     digests = {}
-    for line in lines_of(lock_file.read_bytes().decode()):
+    for line in split_lines(lock_file.read_bytes().decode()):
         if not line:
             continue
         digest, _, reference = line.partition("  ")

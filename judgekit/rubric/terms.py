@@ -10,7 +10,7 @@ from judgekit.config import yaml_text
 from judgekit.errors import InputError, UsageError
 from judgekit.rubric.schema import ScoreRubric
 from judgekit.rubric.search_path import read_published
-from judgekit.text import lines_of, short_line
+from judgekit.text import shorten_to_line, split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -64,7 +64,7 @@ def _parse_page(text: str, path: Path) -> list[_Line]:
     "FILE:LINE", term and dimension.
     """
     lines = []
-    for number, line in enumerate(lines_of(text), 1):
+    for number, line in enumerate(split_lines(text), 1):
         without_bullet = line.strip().lstrip("-* ")
         key, separator, terms = without_bullet.partition("::")
         is_synonyms_line = separator and key.strip().casefold() == "synonyms"
@@ -109,7 +109,7 @@ def _parse_lines(text: str, name: str) -> list[_Line]:
     Returns tuples of "FILE:LINE", term and dimension.
     """
     lines = []
-    for number, line in enumerate(lines_of(text), 1):
+    for number, line in enumerate(split_lines(text), 1):
         is_blank = not line.strip()
         is_comment = line.lstrip().startswith("#")
         if is_blank or is_comment:
@@ -137,7 +137,7 @@ def _check_line(location: str, term: str, dimension: object) -> tuple[str, str]:
     Raises `InputError` if the term is too long or has no letter or digit, or if there's no dimension.
     """
     # Allow one character too many here. Otherwise, a long term would be cut to an allowed one.
-    one_line_term = short_line(term, MAX_TERM_LENGTH + 1)
+    one_line_term = shorten_to_line(term, MAX_TERM_LENGTH + 1)
     dimension_name = str(dimension).strip()
 
     has_letter_or_digit = any(map(str.isalnum, one_line_term))
@@ -147,7 +147,7 @@ def _check_line(location: str, term: str, dimension: object) -> tuple[str, str]:
         return one_line_term, dimension_name
 
     wanted = f"expected TERM: DIMENSION, the term of at most {MAX_TERM_LENGTH} characters"
-    got = short_line(f"{term}: {dimension}", 100)
+    got = shorten_to_line(f"{term}: {dimension}", 100)
     raise InputError(f"{location}: {wanted}, got {got!r}")
 
 

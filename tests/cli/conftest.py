@@ -66,7 +66,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Use:
 
 @pytest.fixture
 def no_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "models", lambda bases, seconds=0.3: [None] * len(bases))
+    monkeypatch.setattr(servers, "list_models", lambda bases, seconds=0.3: [None] * len(bases))
 
 
 @pytest.fixture

@@ -334,7 +334,7 @@ def test_one_model_in_both_tiers_can_promise_nothing(judgekit: Run, use: Use) ->
 def test_without_a_key_nothing_is_asked(
     judgekit: Run, server: TwoModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("judgekit.data.seals.state_key", lambda: None)
+    monkeypatch.setattr("judgekit.data.seals.get_state_key", lambda: None)
     write_rows(Path("rows.jsonl"), sure_and_unsure())
     done = judgekit(*LENIENT)
     assert done.code == 78

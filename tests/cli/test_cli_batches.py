@@ -23,7 +23,7 @@ from loopback import RESET, fails, says
 from scripted import by_content, scores
 
 from judgekit.data import batches, manifest
-from judgekit.judging.fence import without_nonce
+from judgekit.judging.fence import replace_nonces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +116,7 @@ def test_a_line_is_what_an_ordinary_call_sends(batched: Callable[..., Outcome]) 
     with BatchServer(by_content) as server:
         batched(server)
         batched(server, *(word for word in LENIENT if word != "--batch"), "--fresh", "--no-cache")
-        in_batch, ordinary = (without_nonce(json.dumps(asked.body)) for asked in server.requests)
+        in_batch, ordinary = (replace_nonces(json.dumps(asked.body)) for asked in server.requests)
         assert in_batch == ordinary
 
 

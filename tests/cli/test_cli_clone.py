@@ -92,7 +92,7 @@ def test_what_is_not_a_clones_to_say_is_refused_in_a_line(
     done = judgekit("judge", "good.md")
     assert (done.code, done.err.count("\n")) == (78, 1)
     assert (f"{path}:1: " in done.err, told in done.err) == (True, True), done.err
-    hidden = ("evil", "id_rsa", "theirs.yaml", "/etc", "1440", str(settings.user_file()))
+    hidden = ("evil", "id_rsa", "theirs.yaml", "/etc", "1440", str(settings.get_user_config_path()))
     assert not any(value in done.err for value in hidden)
 
 

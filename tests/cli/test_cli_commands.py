@@ -248,7 +248,7 @@ def test_unknown_variables_are_told(
 
 
 def test_known_variables(judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = settings.user_file().parent / "providers"
+    folder = settings.get_user_config_path().parent / "providers"
     folder.mkdir(parents=True)
     (folder / "mine.yaml").write_text(
         "provider: mine\ntitle: Mine\nkind: litellm\nprefix: mine/\ndetect: {env: [[JUDGEKIT_MINE_KEY]]}\n"
@@ -309,7 +309,7 @@ def test_a_program_ends_with_its_command(tmp_path: Path, monkeypatch: pytest.Mon
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
     by_user("providers: {allow: [my-program]}\n")
-    profile = settings.user_file().parent / "providers" / "my-program.yaml"
+    profile = settings.get_user_config_path().parent / "providers" / "my-program.yaml"
     profile.parent.mkdir(parents=True)
     profile.write_text(
         "provider: my-program\ntitle: A program of mine\nkind: command\ndetect: {command: my-program}\n"
@@ -342,7 +342,7 @@ def test_every_schema_is_published_and_bundled_files_fit(judgekit: Run) -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
     for name in ("rubric", "provider"):
         validator = jsonschema.Draft202012Validator(judgekit("schema", name).json)
-        files = sorted(bundled.folder(f"{name}s").glob("*.yaml"))
+        files = sorted(bundled.get_data_folder(f"{name}s").glob("*.yaml"))
         assert files
         for path in files:
             # The schema is about JSON, in which every key is a string.
@@ -391,7 +391,7 @@ def test_doctor_says_what_to_do_and_finds_names_that_nobody_has(
         by_user(f"{section}\n")
         done = judgekit("doctor")
         (wrong,) = [line for line in done.out.splitlines() if line.startswith("wrong")]
-        assert (done.code, f"{settings.user_file()}:1: {told}" in wrong) == (78, True)
+        assert (done.code, f"{settings.get_user_config_path()}:1: {told}" in wrong) == (78, True)
     by_project("judge: [\n")
     done = judgekit("doctor")
     assert (done.code, "wrong  configuration" in done.out) == (78, True)
@@ -413,7 +413,9 @@ def test_another_tools_switch_for_a_judge_is_named_where_it_does_nothing(
     switch = project / ".claude" / "memory" / "memory-config.json"
     switch.write_text('{"retrieval": {"judge": {"enabled": true}}}')
     told = f"{switch}: judge.enabled has no effect: a model sees your prompts only if you allow it"
-    remedy = f"set retrieval.judge: project in your own configuration, {settings.user_file()}"
+    remedy = (
+        f"set retrieval.judge: project in your own configuration, {settings.get_user_config_path()}"
+    )
     question = "How do we refresh the JWT?"
     for text in (judgekit("doctor").out, explain.explain_prompt(question, str(project))):
         assert told in text

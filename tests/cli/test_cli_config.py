@@ -53,7 +53,10 @@ def test_each_setting_names_who_says_so(judgekit: Run, monkeypatch: pytest.Monke
     Path(".claude/memory/memory-config.json").write_text('{"retrieval": {"max_inject": 1}}')
     monkeypatch.setenv("JUDGEKIT_GATE_MODE", "blocking")
     found = {each["key"]: each for each in judgekit("config", "show", "--json").json}
-    user, project = str(settings.user_file()), str(Path.cwd() / ".judgekit" / "config.yaml")
+    user, project = (
+        str(settings.get_user_config_path()),
+        str(Path.cwd() / ".judgekit" / "config.yaml"),
+    )
     memory = str(Path.cwd() / ".claude" / "memory" / "memory-config.json")
     a_rule = {
         "name": "a",

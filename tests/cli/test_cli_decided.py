@@ -24,7 +24,7 @@ from judgekit.errors import FailureKind
 from judgekit.judging.decisions import State, ask_decisions
 from judgekit.judging.round import Session
 from judgekit.providers import registry
-from judgekit.providers.base import CallKey, endpoint
+from judgekit.providers.base import CallKey, build_endpoint
 from judgekit.providers.decisions import DecisionQuestion
 from judgekit.providers.litellm import LitellmGateway
 
@@ -226,7 +226,9 @@ def test_a_text_beyond_the_limit_is_not_sent_and_the_next_tier_is_asked(
 
 def eleven_points() -> str:
     """Return a bundled rubric with a scale from 0 to 10."""
-    text = next(files.folder("rubrics").glob("answer-quality@*.yaml")).read_text(encoding="utf-8")
+    text = next(files.get_data_folder("rubrics").glob("answer-quality@*.yaml")).read_text(
+        encoding="utf-8"
+    )
     labels = ", ".join(f"{point}: better than {point - 1}" for point in range(11))
     scale = f"scale:\n  min: 0\n  max: 10\n  labels: {{{labels}}}\n"
     before, _, rest = text.partition("scale:\n")
@@ -300,7 +302,7 @@ def test_more_questions_than_a_request_takes_are_asked_in_several() -> None:
     ]
 
     async def ask(server: DecisionServer) -> Any:  # noqa: ANN401 - an answer
-        model = endpoint(registry.find("vllm-decisions"), "small", address(server))
+        model = build_endpoint(registry.find("vllm-decisions"), "small", address(server))
         gateway = LitellmGateway()
         try:
             state = State("You decide.", "The text.", CallKey("subject", "rubric@1", "quick"))
@@ -404,7 +406,9 @@ def test_a_tier_without_a_price_makes_the_cost_of_rows_a_least_one(
     (project / "rows.jsonl").write_text("\n".join(rows), encoding="utf-8")
     judge = ("judge", "--no-engine", "--data", "rows.jsonl", "--out", "out.jsonl")
     with deciding_before(SOUND) as (server, _):
-        profile = (files.folder("providers") / "vllm-decisions.yaml").read_text(encoding="utf-8")
+        profile = (files.get_data_folder("providers") / "vllm-decisions.yaml").read_text(
+            encoding="utf-8"
+        )
         priced = f"{profile}price: {{small: {{input: {usd * 1000}, output: 0}}}}\n"
         folder = Path(environment.PROVIDERS.path())
         folder.mkdir(parents=True, exist_ok=True)

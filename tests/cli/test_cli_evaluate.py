@@ -225,7 +225,7 @@ def test_what_a_file_of_cases_may_hold(judgekit: Run, tmp_path: Path) -> None:
     assert (outcome.code, outcome.err.count("nope.jsonl")) == (65, 1)
     path = write(tmp_path, {"id": "1", **PAIR, "b": "x", "label": "tie"})
     (case,) = labelled.read_cases(Path(path))
-    assert (case.label, str(case.wrong("why"))) == ("tie", f"{path}:1: case {case.id}: why")
+    assert (case.label, str(case.build_error("why"))) == ("tie", f"{path}:1: case {case.id}: why")
     assert all(labelled.read_cases(file) for file in EXAMPLES.glob("*.jsonl"))
     file = write(tmp_path, chosen("a", text="one\u2028two\x85three\x0cfour"), chosen("b"))
     assert "2 labelled items" in judgekit("eval", "judge", file).out

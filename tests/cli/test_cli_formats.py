@@ -27,7 +27,7 @@ from scripted import by_content
 from judgekit.cli import formats, layout, output, row_printing
 from judgekit.cli.formats.table import render_row
 from judgekit.markdown import escape_prose
-from judgekit.text import short_line
+from judgekit.text import shorten_to_line
 
 if TYPE_CHECKING:
     from outcome import Outcome, Run, Served, Use
@@ -419,7 +419,7 @@ def test_prose_is_shown_as_it_is(text: str) -> None:
     tags = rendered(prose)
     assert tags.tags <= {"p"}
     shown = " ".join(tags.text.replace("\u200b", "").split())
-    assert shown == " ".join(short_line(text, 400).split())
+    assert shown == " ".join(shorten_to_line(text, 400).split())
 
 
 @pytest.mark.parametrize(

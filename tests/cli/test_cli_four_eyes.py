@@ -214,7 +214,9 @@ def test_a_proxy_that_does_not_answer_holds_up_nobody_at_another_address(
 def test_a_profile_says_of_which_family_an_alias_is(
     judgekit: Run, use: Use, isolated: Path
 ) -> None:
-    own = (files.folder("providers") / "openai-compatible.yaml").read_text(encoding="utf-8")
+    own = (files.get_data_folder("providers") / "openai-compatible.yaml").read_text(
+        encoding="utf-8"
+    )
     (isolated / "judgekit" / "providers").mkdir(parents=True)
     path = isolated / "judgekit" / "providers" / "openai-compatible.yaml"
     known = "families: {team: mistral}\nlimits: {thinking_tokens: 0}\n"  # nothing is left to ask

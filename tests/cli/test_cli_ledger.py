@@ -52,12 +52,12 @@ TASK = "a.md@3f2c3f2c3f2c3f2c"
 
 
 def labels(ledger: Ledger) -> list[tuple[str, str]]:
-    found = ledger.records(LineFilter(kinds=[Label]))
+    found = ledger.read_records(LineFilter(kinds=[Label]))
     return [(record.of, record.label) for record in found if isinstance(record, Label)]
 
 
 def change_of(ledger: Ledger) -> ModeChange:
-    (change,) = ledger.records(LineFilter(kinds=[ModeChange]))
+    (change,) = ledger.read_records(LineFilter(kinds=[ModeChange]))
     assert isinstance(change, ModeChange)
     return change
 
@@ -148,7 +148,7 @@ def test_typed_overrides_are_labels(
 def test_promotion_is_refused_until_all_holds(judgekit: Run, ledger: Ledger, project: Path) -> None:
     done = judgekit("promote", "--force")
     assert (done.code, "promote needs a git repository" in done.err) == (64, True)
-    assert list(ledger.records()) == []
+    assert list(ledger.read_records()) == []
     subprocess.run(["git", "init", "-q"], cwd=project, check=True, timeout=60)
     ledger.add(given())
     done = judgekit("promote")
@@ -179,7 +179,7 @@ def test_linked_rules_are_not_promoted(
     assert done.code == 78
     assert "a link, and the gate follows no links; replace it with the file" in done.err
     assert (outside / "config.yaml").read_text() == "gate: {mode: advisory}\n"
-    assert list(ledger.records()) == []
+    assert list(ledger.read_records()) == []
 
 
 def test_a_promotion_in_a_subfolder_is_the_repositorys_and_one_that_fails_leaves_no_trace(
@@ -189,7 +189,7 @@ def test_a_promotion_in_a_subfolder_is_the_repositorys_and_one_that_fails_leaves
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", Mock(side_effect=OSError(28, "No space left on device")))
         assert judgekit("promote", "--force").code == 78
-    assert list(ledger.records()) == []
+    assert list(ledger.read_records()) == []
     path.unlink()
     (repository / "docs" / ".judgekit").mkdir(parents=True)
     monkeypatch.chdir(repository / "docs")
@@ -308,7 +308,7 @@ def test_blind_shows_the_text_and_not_the_verdict(
     seen = judgekit("label").out
     for verdict in ("REJECT", "wrong port"):
         assert (verdict in blind, verdict in seen) == (False, True)
-    (record,) = ledger.records(LineFilter(kinds=[Label]))
+    (record,) = ledger.read_records(LineFilter(kinds=[Label]))
     assert isinstance(record, Label)
     assert not record.blind
 
@@ -422,10 +422,10 @@ def test_purge(
     at_terminal()
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
     assert judgekit("ledger", "purge", "--before", "90d").code == 130
-    assert len(list(ledger.records())) == 3
+    assert len(list(ledger.read_records())) == 3
     done = judgekit("ledger", "purge", "--before", "90d", "--yes")
     assert (done.code, done.out.splitlines()[-1]) == (0, "removed 2 lines")
-    assert len(list(ledger.records())) == 1
+    assert len(list(ledger.read_records())) == 1
     assert judgekit("ledger", "purge", "--before", "90d").out.startswith("nothing is older")
     ledger.add(given(days=100), given(days=-3), Skip(variable="X", who="ann", terminal=True))
     done = judgekit("ledger", "purge", "--all", "--yes")  # today's too, and those of days to come
@@ -471,7 +471,7 @@ def test_an_override_needs_a_known_task_a_word_and_a_reason_and_counts_at_a_term
         (("a.md@3f2c3f2c", "accept"), "--why"),
     ):
         done = judgekit("override", *arguments)
-        assert (done.code, said in done.err, list(ledger.records())) == (64, True, [])
+        assert (done.code, said in done.err, list(ledger.read_records())) == (64, True, [])
     by_user("gate: {override_without_terminal: true}\n")
     assert judgekit("override", TASK, "accept", "--why", "x").err.count("terminal") == 0
     assert override_for(ledger, TASK) is None

@@ -130,7 +130,7 @@ def test_costs_of_a_call(
         own_profile(isolated, "ollama", "http://127.0.0.1:11434/v1", server.base)
         there = {server.base: ["m"]}
         monkeypatch.setattr(
-            servers, "models", lambda bases, seconds=0.3: list(map(there.get, bases))
+            servers, "list_models", lambda bases, seconds=0.3: list(map(there.get, bases))
         )
         done = judgekit("judge", "good.md", "--max-cost", "1")
         assert "cost 0 (local)" in done.out, done.err
@@ -178,7 +178,7 @@ def test_a_subscription_is_no_key_and_how_it_can_judge_is_said(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     on_path(monkeypatch, tmp_path / "bin", command, "#!/bin/sh\n")
-    monkeypatch.setattr(servers, "models", lambda bases, seconds=0.3: [None] * len(bases))
+    monkeypatch.setattr(servers, "list_models", lambda bases, seconds=0.3: [None] * len(bases))
     told = (
         f"{command} is on PATH, but a subscription is not an API key: to judge with it, add {provider} to "
         "providers.allow in your own configuration"

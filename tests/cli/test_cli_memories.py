@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from loopback import Asked
     from outcome import Run, Use
 
-HIGH = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"].labels["high"]
+HIGH = compiled.Profiles(compiled.get_bundled_data()).by_kind["claude-memory"].labels["high"]
 TOPICS: tuple[str, ...] = (
     *(
         "lantern wick",
@@ -146,7 +146,7 @@ def test_each_answer_is_kept_at_once_and_none_is_asked_twice(
         "1 of 30",
     ):
         assert shown in done.err
-    path = relevance.get_answers_path(environment.project_root())
+    path = relevance.get_answers_path(environment.find_project_root())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert str(path).startswith(environment.state_home())
     text = path.read_text()

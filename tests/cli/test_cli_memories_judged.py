@@ -108,7 +108,7 @@ def test_the_threshold_is_written_beside_what_the_user_wrote(judgekit: Run) -> N
     write_prompts()
     by_user(f"# mine\n{JUDGED}")
     fit = fit_of_model(judgekit)
-    own = settings.user_file()
+    own = settings.get_user_config_path()
     assert fit["written"] == [str(own)]
     assert own.read_text().startswith("# mine\n")
     assert settings.load(None).retrieval.inject_above == {MODEL: 0.9}

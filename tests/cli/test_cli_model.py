@@ -115,7 +115,7 @@ def test_an_engine_is_told_of_a_model_only_where_one_is_named(
     ) -> None:
         sent.extend(json.loads(body(document))["wish"] for document in documents)
 
-    monkeypatch.setattr("judgekit.engine.answers.many", many)
+    monkeypatch.setattr("judgekit.engine.answers.run_many", many)
     monkeypatch.setattr(client, "is_enabled", lambda: True)
     judgekit(*JUDGE)
     judgekit(*JUDGE, "--model", "mine")

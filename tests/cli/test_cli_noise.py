@@ -14,7 +14,7 @@ from git_repo import GitRepo
 from loopback import says
 from scripted import scores
 
-from judgekit.judging.fence import without_nonce
+from judgekit.judging.fence import replace_nonces
 from judgekit.ledger import Ledger, LineFilter, VerdictLine
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def wavering() -> Callable[[Asked], Answer]:
     def answer(asked: Asked) -> Answer:
         if found := re.search(r"Scores: (\d) (\d) (\d)", asked.text):
             return says(scores(*map(int, found.groups())))
-        key = without_nonce(asked.text)
+        key = replace_nonces(asked.text)
         turns[key] += 1
         return says(scores(2 + turns[key] % 2, 3, 4))
 
@@ -140,7 +140,7 @@ def test_a_no_go_within_the_noise_does_not_block(served: Served, kept: Path, wor
     assert (done.code, done.out.count(near)) == (0, 1), done.err
     assert re.search(r"^NO-GO +near\.md", done.out, re.MULTILINE)
     assert "1 NO-GO within the noise; the push continues" in done.err
-    found = Ledger.of(work.folder).records(LineFilter(kinds=[VerdictLine]))
+    found = Ledger.of(work.folder).read_records(LineFilter(kinds=[VerdictLine]))
     lines = {line.subjects[0].path: line for line in found if isinstance(line, VerdictLine)}
     assert (lines["near.md"].noise, lines["near.md"].word) == (noise["points"], "NO-GO")
     assert lines["fine.md"].noise is None

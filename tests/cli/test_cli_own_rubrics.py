@@ -19,7 +19,7 @@ from told import first_prompt
 
 from judgekit.config import yaml_text, yamlfile
 from judgekit.judging.jury import Opinion
-from judgekit.judging.questions import question_of
+from judgekit.judging.questions import get_question_class
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 from tests import docs
@@ -78,7 +78,7 @@ def loaded(folder: Path, name: str) -> ScoreRubric:
 
 
 def agent_text(rubric: ScoreRubric) -> str:
-    return question_of(rubric).agent_text(rubric, "strict")
+    return get_question_class(rubric).write_agent_text(rubric, "strict")
 
 
 def sent_schema(asked: Asked) -> Any:  # noqa: ANN401 - any JSON

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Program = Callable[..., Path]
     Prompt = Callable[[str], Outcome]
 
-HIGH = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"].labels["high"]
+HIGH = compiled.Profiles(compiled.get_bundled_data()).by_kind["claude-memory"].labels["high"]
 QUERY = "How do we refresh the JWT token?"
 SHELF = {"id": "n1", "title": "Shelf rules", "text": "Books stand by colour.", "tags": ["home"]}
 LAMP = {

@@ -285,7 +285,9 @@ class Down:
 
 def priced(home: Path) -> None:
     """Let a call cost 11 US dollars."""
-    profile = (files.folder("providers") / "openai-compatible.yaml").read_text(encoding="utf-8")
+    profile = (files.get_data_folder("providers") / "openai-compatible.yaml").read_text(
+        encoding="utf-8"
+    )
     own = home / "judgekit" / "providers" / "openai-compatible.yaml"
     own.parent.mkdir(parents=True)
     own.write_text(f"{profile}\nprice: {{stand: {{input: 1000000, output: 0}}}}\n")

@@ -353,7 +353,7 @@ def test_the_gate_goes_by_lines_changed_authors_and_trailers(judgekit: Run, work
     small, large = "quick, one line", "peers, large change"
     usual = {"fix.md": small, "long.md": small, "robot.md": "tiers, no rule fits", "wide.md": large}
     assert depths(judgekit(*GATE)) == usual
-    lines = [line for line in Ledger.of(work.folder).records() if line.depth]  # type: ignore[union-attr]
+    lines = [line for line in Ledger.of(work.folder).read_records() if line.depth]  # type: ignore[union-attr]
     assert len(lines) == len(usual)
     by_user(f"gate: {{depth: [{ROBOT}]}}\n")
     assert depths(judgekit(*GATE))["robot.md"] == "panel, robots"

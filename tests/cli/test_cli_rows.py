@@ -276,7 +276,9 @@ def test_the_exit_code_is_for_the_outcomes_that_are_named(
 def test_a_cost_limit_is_for_the_run_and_the_next_run_goes_on(
     isolated: Path, served: Served
 ) -> None:
-    profile = (files.folder("providers") / "openai-compatible.yaml").read_text(encoding="utf-8")
+    profile = (files.get_data_folder("providers") / "openai-compatible.yaml").read_text(
+        encoding="utf-8"
+    )
     own = isolated / "judgekit" / "providers" / "openai-compatible.yaml"
     own.parent.mkdir(parents=True)
     own.write_text(f"{profile}\nprice: {{stand: {{input: 1000000, output: 0}}}}\n")

@@ -56,7 +56,7 @@ def ours(project: Path) -> Path:
 def test_rubrics_are_listed_shown_and_found(judgekit: Run, ours: Path) -> None:
     listed = [line.split()[0] for line in judgekit("rubric", "list").out.splitlines()]
     assert (listed[0], listed[1:]) == ("ours@1.0.0", sorted(listed[1:]))
-    path = files.folder("rubrics") / "kls@1.0.0.yaml"
+    path = files.get_data_folder("rubrics") / "kls@1.0.0.yaml"
     assert judgekit("rubric", "path", "kls").out == f"{path}\n"
     text = judgekit("rubric", "show", "memory-relevance", "--prompt", "--mode", "lenient").out
     assert "even indirectly" in text
@@ -187,7 +187,7 @@ def test_published_rubrics_are_listed_without_reading_yaml() -> None:
     listing = "import sys; from judgekit.cli.app import run; run(['rubric', 'list'])"
     command = [sys.executable, "-c", f"{listing}; print('ruamel.yaml' in sys.modules)"]
     lines = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout.splitlines()
-    assert (len(lines), lines[-1]) == (len(list(loader.rubrics())) + 1, b"False")
+    assert (len(lines), lines[-1]) == (len(list(loader.load_rubrics())) + 1, b"False")
 
 
 def wrong(name: str, kind: str, digits: str, **more: object) -> str:
@@ -235,7 +235,7 @@ def test_a_file_of_wrong_texts_is_checked(judgekit: Run, ours: Path) -> None:
         path.write_text(text)
         done = judgekit(*CHECK, "ours")
         assert (done.code, problem in done.err) == (78, True), done.err
-    answers = files.folder("rubrics") / "answer-quality@1.0.0.yaml"
+    answers = files.get_data_folder("rubrics") / "answer-quality@1.0.0.yaml"
     mine = ours.with_name("mine.yaml")
     mine.write_text(answers.read_text().replace("rubric: answer-quality", "rubric: mine"))
     ours.with_name("mine.leniency.jsonl").write_text(wrong("a", "vague", "1 1 1"))

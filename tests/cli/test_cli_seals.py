@@ -126,7 +126,7 @@ def test_results_of_an_earlier_version_count_when_they_are_trusted(
     write("one", "two")
     with monkeypatch.context() as patch:
         patch.setattr(
-            seals, "fingerprint_of", lambda text: seals.Fingerprint(environment.digest(text))
+            seals, "fingerprint_text", lambda text: seals.Fingerprint(environment.digest(text))
         )
         served(by_content, *JUDGE, "out.jsonl")
     rewrite(lambda row: row.update(fingerprint=row["fingerprint"].partition(".")[0]))

@@ -68,7 +68,7 @@ def failure_in(done: Outcome) -> tuple[str, str]:
 
 def profile(provider: str, **keys: str) -> None:
     """Put a profile of the user's own into the place of a bundled one."""
-    folder = settings.user_file().parent / "providers"
+    folder = settings.get_user_config_path().parent / "providers"
     folder.mkdir(parents=True, exist_ok=True)
     bundled = Path(__file__).parents[2] / "providers" / f"{provider}.yaml"
     lines = [

@@ -52,7 +52,9 @@ def tiers(judgekit: Run, project: Path, use: Use) -> Tiers:
 
 
 def lines(project: Path) -> list[VerdictLine]:
-    return [record for record in Ledger.of(project).records() if isinstance(record, VerdictLine)]
+    return [
+        record for record in Ledger.of(project).read_records() if isinstance(record, VerdictLine)
+    ]
 
 
 def only(done: Outcome) -> dict[str, Any]:

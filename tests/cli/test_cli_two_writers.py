@@ -167,7 +167,7 @@ def test_without_locks_a_run_leases_its_file_while_it_writes(served: Served) -> 
 def test_the_lease_of_a_process_that_died_here_is_taken_over(served: Served) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
-    here = locks._Holder.here("lease")._replace(process=ended.pid)
+    here = locks._Holder.of_current_process("lease")._replace(process=ended.pid)
     Path(".out.jsonl.lock").write_text(" ".join(map(str, here)))
     assert served(by_content, *JUDGE, "out.jsonl")[0].code == 0
     assert json.loads(Path("out.jsonl").read_text())["verdict"] == "accept"

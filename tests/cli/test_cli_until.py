@@ -255,7 +255,7 @@ def test_rows_on_standard_input_are_read_before_any_is_judged(
 def test_without_a_key_nothing_is_asked(
     judgekit: Run, model: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("judgekit.data.seals.state_key", lambda: None)
+    monkeypatch.setattr("judgekit.data.seals.get_state_key", lambda: None)
     write_rows(mixed(COUNT))
     done = judgekit(*QUICK, "--until", "accept >= 0.8")
     assert done.code == 78

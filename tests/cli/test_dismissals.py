@@ -54,7 +54,7 @@ def records(done: Outcome) -> list[dict[str, Any]]:
 
 
 def verdicts(work: GitRepo) -> list[VerdictLine]:
-    return [line for line in Ledger.of(work.folder).records() if isinstance(line, VerdictLine)]
+    return [line for line in Ledger.of(work.folder).read_records() if isinstance(line, VerdictLine)]
 
 
 def test_a_dismissal_holds_for_its_quote_in_other_files_until_it_is_withdrawn(
@@ -73,7 +73,9 @@ def test_a_dismissal_holds_for_its_quote_in_other_files_until_it_is_withdrawn(
     ]
     assert plain[0] == plain[1] == plain[2]  # a person's word on a finding is none on the scores
     said = records(after)[0]["findings"][1]["dismissed"]
-    (line,) = [each for each in Ledger.of(work.folder).records() if isinstance(each, DismissalLine)]
+    (line,) = [
+        each for each in Ledger.of(work.folder).read_records() if isinstance(each, DismissalLine)
+    ]
     assert (said["who"], line.who, line.rubric) == (line.who, "ann@example.com", "kls")
     assert (
         f"dismissed by ann@example.com on {said['at'][:10]}: no problem"
@@ -140,7 +142,7 @@ def test_wrong_use(
     gate(served)
     done = judgekit("label", *words)
     assert (done.code, said in done.err) == (64, True), done.err
-    assert len(verdicts(work)) == len(list(Ledger.of(work.folder).records()))
+    assert len(verdicts(work)) == len(list(Ledger.of(work.folder).read_records()))
 
 
 def test_a_dismissal_under_one_rubric_says_nothing_of_another(

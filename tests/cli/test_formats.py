@@ -15,7 +15,7 @@ from scripted import by_content, finding, scores
 
 from judgekit.cli.formats import junit
 from judgekit.cli.schema import build_json_schema
-from judgekit.config.settings import user_file
+from judgekit.config.settings import get_user_config_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,8 +112,8 @@ def test_sarif_keeps_issue_and_suggestion_apart(served: Served, work: GitRepo) -
 
 
 def by_user(text: str) -> None:
-    user_file().parent.mkdir(parents=True, exist_ok=True)
-    user_file().write_text(text)
+    get_user_config_path().parent.mkdir(parents=True, exist_ok=True)
+    get_user_config_path().write_text(text)
 
 
 @pytest.mark.parametrize("holds", [False, True])

@@ -84,7 +84,7 @@ def test_results_in_each_format(ending: str, records: dict[str, Any], tmp_path: 
     lines = [json.dumps(row, ensure_ascii=False) for row in records["results"]]
     part.write_text("\n".join([*lines, ""]), encoding="utf-8")
     out = tmp_path / f"out{ending}"
-    writer = tables.writer_of(str(out))
+    writer = tables.load_writer(str(out))
     assert writer is not None
     writer.check(str(out))
     left_out = RECORD_COLUMNS if tables.is_lean(str(out)) else ()
@@ -107,12 +107,12 @@ def test_a_new_column_of_the_gate_leaves_the_ledger_as_it_is(
     monkeypatch.chdir(work.folder)
     arguments = ("gate", "--base", "base", "--no-engine")
     served(by_content, *arguments)
-    before = [record.model_fields_set for record in Ledger.of(work.folder).records()]
+    before = [record.model_fields_set for record in Ledger.of(work.folder).read_records()]
     columns = (*table.GATE_COLUMNS, lambda row: f"by {row['verdict']['model']}")
     monkeypatch.setattr(table, "GATE_COLUMNS", columns)
     done, _ = served(by_content, *arguments)
     first = done.out.splitlines()[0]
     assert first.startswith("GO")
     assert first.endswith("  by stand-in")
-    after = [record.model_fields_set for record in Ledger.of(work.folder).records()]
+    after = [record.model_fields_set for record in Ledger.of(work.folder).read_records()]
     assert after == before * 2

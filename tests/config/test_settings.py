@@ -41,7 +41,7 @@ def held(project: Path | None, section: str, key: str, **variables: str) -> obje
 
 def test_the_order_of_authority(project: Path) -> None:
     assert settings.load(None) == settings.Config()
-    assert [path.name for path in settings.sources(project)] == [
+    assert [path.name for path in settings.list_config_paths(project)] == [
         *("config.yaml", "config.yaml", "memory-config.json"),
     ]
     by_user("retrieval: {max_inject: 9, pool: 10, fallback_top_k: 4, show: true}\n")
@@ -171,10 +171,10 @@ def test_variables() -> None:
     variables = {"JUDGEKIT_RETRIEVAL_ROOTS": "a,b", "JUDGEKIT_RETRIEVAL_TIERS": "quick,deep"}
     own = settings.load(None, variables).retrieval
     assert (own.roots, own.tiers) == (["a", "b"], ["quick", "deep"])
-    assert settings.user_roots({}) is None
+    assert settings.read_user_roots({}) is None
     by_user("retrieval: {roots: [/notes]}\n")
-    assert settings.user_roots({}) == ["/notes"]
-    assert settings.user_roots({"JUDGEKIT_RETRIEVAL_ROOTS": "a"}) == ["a"]
+    assert settings.read_user_roots({}) == ["/notes"]
+    assert settings.read_user_roots({"JUDGEKIT_RETRIEVAL_ROOTS": "a"}) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -254,9 +254,9 @@ def test_a_value_of_no_use_is_named_where_it_is_set(
 
     assert told() == "gate.rubric: no rubric"
     by_user("gate: {rubric: a}\n")
-    assert told() == f"{settings.user_file()}:1: gate.rubric: no rubric"
+    assert told() == f"{settings.get_user_config_path()}:1: gate.rubric: no rubric"
     by_project(project, "gate:\n  rubric: b\n")
-    assert told() == f"{settings.project_file(project)}:2: gate.rubric: no rubric"
+    assert told() == f"{settings.get_project_config_path(project)}:2: gate.rubric: no rubric"
     monkeypatch.setenv("JUDGEKIT_GATE_RUBRIC", "c")
     assert told() == "JUDGEKIT_GATE_RUBRIC: no rubric"
 

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from judgekit import environment
 from judgekit.config import files, yaml_text, yamlfile
-from judgekit.config.yamlfile import Strict, problem, problem_in
+from judgekit.config.yamlfile import Strict, explain_first_error, explain_json_error
 from judgekit.errors import MAX_ERRORS, ConfigError
 
 
@@ -46,7 +46,7 @@ def test_bundled_files_are_read_without_a_parser() -> None:
 import sys
 from judgekit.providers import registry
 from judgekit.rubric import loader
-loader.find_rubric("kls"), registry.profiles()
+loader.find_rubric("kls"), registry.list_profiles()
 print([name for name in sys.modules if name.startswith("ruamel")])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
@@ -333,5 +333,5 @@ def test_of_several_shapes_the_one_that_fits_best_is_told_of() -> None:
     for data, told in table:
         with pytest.raises(ValidationError) as failed:
             Tree.model_validate(data)
-        assert str(problem(failed.value.errors(include_url=False), data)) == told
-        assert str(problem_in(json.dumps(data), failed.value)) == told
+        assert str(explain_first_error(failed.value.errors(include_url=False), data)) == told
+        assert str(explain_json_error(json.dumps(data), failed.value)) == told

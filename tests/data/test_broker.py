@@ -33,7 +33,7 @@ async def clients(broker: Broker, count: int) -> AsyncIterator[list[BrokerClient
     made = [BrokerClient(beat, f"place{number} process") for number in range(count)]
     for number in range(count):
         broker.begin(f"place{number} process")
-    beating = [asyncio.create_task(each.beats()) for each in made]
+    beating = [asyncio.create_task(each.send_heartbeats()) for each in made]
     try:
         yield made
     finally:
@@ -86,7 +86,7 @@ def test_a_worker_that_says_nothing_gives_back_its_turns_and_its_reservation(
     )
     assert spendable(broker, "b 1") == pytest.approx(9)  # all but what was spent
     assert turns(broker, "b 1", 1) == 1
-    assert broker.alive() == ["b 1"]
+    assert broker.list_live_workers() == ["b 1"]
     assert turns(broker, "a 1", 0, held=2) == 0  # it was slow, and uses its turns
     assert turns(broker, "b 1", 1, held=1) == 0
     assert turns(broker, "a 1", 0, held=0) == 0
@@ -98,7 +98,7 @@ def test_a_worker_in_the_place_of_a_dead_one_drops_what_that_held() -> None:
     broker.begin("a 2")
     assert turns(broker, "b 1", 2) == 2
     assert spendable(broker, "b 1") == pytest.approx(9)
-    assert broker.spent() == pytest.approx(1 + 9)
+    assert broker.get_total_cost() == pytest.approx(1 + 9)
 
 
 @looped
@@ -112,7 +112,7 @@ async def test_workers_make_no_more_calls_at_a_time_than_there_may_be_and_none_w
         nonlocal flying, highest
         pace = client.paces.setdefault(whom, client.paces.make_pace(whom))
         while min(calls[each] for each in range(workers)) < 2:
-            async with pace.turn():
+            async with pace.hold_turn():
                 flying += 1
                 highest = max(highest, flying)
                 await asyncio.sleep(0.02)
@@ -134,7 +134,7 @@ async def test_a_limit_for_each_minute_holds_for_all_workers_together() -> None:
     async def call(client: BrokerClient) -> None:
         nonlocal begun
         pace = client.paces.setdefault(whom, client.paces.make_pace(whom))
-        async with pace.turn(time.monotonic() + 50):
+        async with pace.hold_turn(time.monotonic() + 50):
             begun += 1
 
     async with clients(Broker(workers=2), 2) as made:
@@ -150,13 +150,13 @@ async def test_one_refusal_slows_all_workers() -> None:
         refused, pace = (
             each.paces.setdefault(WHOM, each.paces.make_pace(WHOM)) for each in (one, other)
         )
-        async with refused.turn(), pace.turn():
+        async with refused.hold_turn(), pace.hold_turn():
             refused.note_refusal(100.0)
         while not pace.compute_wait()[0]:  # noqa: ASYNC110 - nothing tells when it has heard
             await asyncio.sleep(0.01)
         for each in (refused, pace):
             with pytest.raises(GatewayError, match="asked for a pause") as caught:
-                async with each.turn(time.monotonic() + 60):
+                async with each.hold_turn(time.monotonic() + 60):
                     pass
             assert caught.value.kind is FailureKind.RATE_LIMIT
 

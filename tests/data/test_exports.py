@@ -48,12 +48,12 @@ def model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_page_lists_every_export() -> None:
     page = (ROOT / "docs" / "rows.md").read_text("utf-8")
-    for name in presets.names():
+    for name in presets.list_preset_names():
         assert f"\n| {name} | " in page
 
 
 def test_every_export_has_a_small_file_here() -> None:
-    assert {export["name"] for export in EXPORTS} == set(presets.names())
+    assert {export["name"] for export in EXPORTS} == set(presets.list_preset_names())
 
 
 def opened(folder: Path, path: Path, task: Any = "judge") -> tuple[Dataset, Fields]:  # noqa: ANN401 - as the table has it
@@ -67,7 +67,10 @@ def opened(folder: Path, path: Path, task: Any = "judge") -> tuple[Dataset, Fiel
 
 def told(row: PendingRow, options: RowOptions, fields: Fields) -> dict[str, Any]:
     """Describe a row's fields in the words of the table."""
-    found: dict[str, Any] = {"id": row.row_id, "label": options.expected(fields, row.row)}
+    found: dict[str, Any] = {
+        "id": row.row_id,
+        "label": options.read_expected_label(fields, row.row),
+    }
     if row.error is not None:
         return found | {"problem": row.error.partition(": ")[2]}
     if isinstance(row.subject, Document):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from judgekit.data import fields
-from judgekit.data.fields import FieldError, Fields, Unjudgeable, fields_of
+from judgekit.data.fields import FieldError, Fields, Unjudgeable, choose_fields
 from judgekit.data.sources import DataRow
 from judgekit.errors import UsageError
 from judgekit.evaluation.labels import NOT_UNDERSTOOD_PREFIX
@@ -29,13 +29,13 @@ def row(**columns: Any) -> DataRow:  # noqa: ANN401 - whatever a cell holds
 
 def judged(columns: dict[str, Any], given: Given = ALL, **settings: Any) -> Document:  # noqa: ANN401 - handed on
     mapped = settings.pop("mapped", {})
-    found = fields_of("judge", [*columns], mapped, "rows.jsonl")
+    found = choose_fields("judge", [*columns], mapped, "rows.jsonl")
     return fields.read_document(found, DataRow(1, columns), "7", given, **settings)
 
 
 def compared(columns: dict[str, Any], **settings: Any) -> ComparisonInput:  # noqa: ANN401 - handed on
     return fields.read_comparison(
-        fields_of("compare", [*columns], {}, "rows.jsonl"), DataRow(1, columns), **settings
+        choose_fields("compare", [*columns], {}, "rows.jsonl"), DataRow(1, columns), **settings
     )
 
 
@@ -71,7 +71,7 @@ def compared(columns: dict[str, Any], **settings: Any) -> ComparisonInput:  # no
     ],
 )
 def test_columns_are_found_by_their_usual_names(columns: str, told: str) -> None:
-    assert fields_of("judge", columns.split(), {}, "rows.jsonl").describe() == told
+    assert choose_fields("judge", columns.split(), {}, "rows.jsonl").describe() == told
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_columns_are_found_by_their_usual_names(columns: str, told: str) -> None
     ],
 )
 def test_what_the_model_said_goes_before_what_is_right(columns: str, text: str) -> None:
-    assert fields_of("judge", columns.split(), {}, "rows.jsonl").column_by_field["text"] == text
+    assert choose_fields("judge", columns.split(), {}, "rows.jsonl").column_by_field["text"] == text
 
 
 @pytest.mark.parametrize(
@@ -105,12 +105,12 @@ def test_what_the_model_said_goes_before_what_is_right(columns: str, text: str) 
 def test_where_two_columns_may_be_the_text_it_is_asked_which(columns: str, both: str) -> None:
     first, second = both.split(", ")
     with pytest.raises(UsageError) as caught:
-        fields_of("judge", columns.split(), {}, "rows.jsonl")
+        choose_fields("judge", columns.split(), {}, "rows.jsonl")
     problem = f"rows.jsonl: {both} may each be the text to judge"
     assert str(caught.value) == f"{problem}; choose with --map text={first} or --map text={second}"
     for column in (first, second):
         assert (
-            fields_of("judge", columns.split(), {"text": column}, "rows.jsonl").column_by_field[
+            choose_fields("judge", columns.split(), {"text": column}, "rows.jsonl").column_by_field[
                 "text"
             ]
             == column
@@ -131,7 +131,7 @@ def test_where_two_columns_may_be_the_text_it_is_asked_which(columns: str, both:
     ],
 )
 def test_two_columns_that_belong_together_are_compared(columns: str, told: str) -> None:
-    assert fields_of("compare", columns.split(), {}, "rows.jsonl").describe() == told
+    assert choose_fields("compare", columns.split(), {}, "rows.jsonl").describe() == told
 
 
 def test_what_the_user_names_comes_first() -> None:
@@ -158,9 +158,12 @@ def test_what_the_user_names_comes_first() -> None:
             "conversation from messages; not used: answer, output, question, notes",
         ),
     ):
-        assert fields_of("judge", columns, fields.parse_map(given), "rows.jsonl").describe() == told
-    assert "used" not in fields_of("judge", ["text", "key"], {}, "rows.jsonl").describe("key")
-    many = fields_of(
+        assert (
+            choose_fields("judge", columns, fields.parse_map(given), "rows.jsonl").describe()
+            == told
+        )
+    assert "used" not in choose_fields("judge", ["text", "key"], {}, "rows.jsonl").describe("key")
+    many = choose_fields(
         "judge", ["text", "\x1b[31m", *(f"c{n}" for n in range(20))], {}, "rows.jsonl"
     ).describe()
     assert many.startswith(r"text from text; not used: \x1b[31m, c0, ")
@@ -204,12 +207,12 @@ def test_what_the_user_names_comes_first() -> None:
 )
 def test_a_wrong_map_says_what_there_is(columns: str, given: list[str], problem: str) -> None:
     with pytest.raises(UsageError) as caught:
-        fields_of("judge", columns.split(), fields.parse_map(given), "rows.jsonl")
+        choose_fields("judge", columns.split(), fields.parse_map(given), "rows.jsonl")
     assert str(caught.value) == problem
     with pytest.raises(
         UsageError, match="no column for a and b; name it with --map a=COLUMN --map b=COLUMN"
     ):
-        fields_of("compare", ["answer"], {}, "rows.jsonl")
+        choose_fields("compare", ["answer"], {}, "rows.jsonl")
 
 
 def test_the_page_lists_every_usual_name() -> None:
@@ -265,7 +268,7 @@ def test_a_text_is_a_text_or_a_number(cell: object, text: str) -> None:
 @pytest.mark.parametrize("cell", [None, "", "  \n", "\u200b", float("nan")])
 def test_a_row_without_a_text_is_not_judged(cell: object) -> None:
     for columns in ({"text": "a", "more": 1}, {"answer": "a"}):
-        found = fields_of("judge", [*columns], {}, "rows.jsonl")
+        found = choose_fields("judge", [*columns], {}, "rows.jsonl")
         name = next(iter(columns))
         with pytest.raises(Unjudgeable, match=f"^{name}: empty; nothing to judge$"):
             fields.read_document(found, DataRow(2, {**columns, name: cell}), "2", ALL)
@@ -799,13 +802,15 @@ def test_a_row_can_hold_texts_to_compare() -> None:
     ],
 )
 def test_a_winner_is_a_letter_or_a_tie(words: tuple[object, ...], letter: str) -> None:
-    found = fields_of(
+    found = choose_fields(
         "compare", ["answer_a", "answer_b", "model_a", "model_b", "winner"], {}, "rows.jsonl"
     )
     for word in words:
         named = row(winner=word, model_a="gpt-4o", model_b="claude")
         assert fields.read_winner(found, named) == letter, word
-    found = fields_of("compare", ["answer_a", "answer_b", "model_a", "model_b", "winner"], {}, "")
+    found = choose_fields(
+        "compare", ["answer_a", "answer_b", "model_a", "model_b", "winner"], {}, ""
+    )
     for word in ("who knows", True, "c", ["A"], "same-model"):
         named = row(winner=word, model_a="same-model", model_b="same-model")
         assert fields.read_winner(found, named).startswith(NOT_UNDERSTOOD_PREFIX), word
@@ -819,10 +824,12 @@ def test_a_winner_is_a_letter_or_a_tie(words: tuple[object, ...], letter: str) -
 
 def test_the_content_of_a_row_is_what_is_sent_and_nothing_else() -> None:
     columns = {"text": "a", "question": "q", "gold": "g", "context": ["s"], "more": 1}
-    same = fields.content(judged(columns))
-    found = fields_of("judge", [*columns], {}, "rows.jsonl")
+    same = fields.hash_content(judged(columns))
+    found = choose_fields("judge", [*columns], {}, "rows.jsonl")
     assert (
-        fields.content(fields.read_document(found, DataRow(9, columns | {"more": 2}), "other", ALL))
+        fields.hash_content(
+            fields.read_document(found, DataRow(9, columns | {"more": 2}), "other", ALL)
+        )
         == same
     )
     for change in (
@@ -832,13 +839,15 @@ def test_the_content_of_a_row_is_what_is_sent_and_nothing_else() -> None:
         {"context": ["s", "t"]},
         {"author": "x"},
     ):
-        assert fields.content(judged(columns | change)) != same, change
-    assert fields.content(judged(columns, Given())) == fields.content(
+        assert fields.hash_content(judged(columns | change)) != same, change
+    assert fields.hash_content(judged(columns, Given())) == fields.hash_content(
         judged(columns | {"gold": "h"}, Given())
     )
     moved = judged({"text": "a", "question": "", "acceptance": "q", "gold": "g", "context": ["s"]})
-    assert fields.content(moved) != same
+    assert fields.hash_content(moved) != same
     pair = {"a": "x", "b": "y", "prompt": "p", "more": 1}
-    assert fields.content(compared(pair)) == fields.content(compared(pair | {"more": 2}))
+    assert fields.hash_content(compared(pair)) == fields.hash_content(compared(pair | {"more": 2}))
     for change in ({"a": "z"}, {"a": "y", "b": "x"}, {"prompt": "r"}, {"author_b": "google"}):
-        assert fields.content(compared(pair | change)) != fields.content(compared(pair)), change
+        assert fields.hash_content(compared(pair | change)) != fields.hash_content(
+            compared(pair)
+        ), change

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from judgekit.data.labels import add_sample, read_labels, results
+from judgekit.data.labels import add_sample, open_results, read_labels
 from judgekit.data.report import ResultsReport, summarise
 from judgekit.data.rows import open_rows
 from judgekit.errors import InputError, UsageError
@@ -27,7 +27,7 @@ def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def report(path: str, labels: Mapping[str, str] | None = None, **more: Any) -> ResultsReport:  # noqa: ANN401
-    return summarise(results(open_rows(path, io.BytesIO())), path, labels, **more)
+    return summarise(open_results(open_rows(path, io.BytesIO())), path, labels, **more)
 
 
 def verdicts(**words: int) -> list[dict[str, Any]]:
@@ -272,7 +272,7 @@ def test_a_sample_is_random_grows_and_keeps_what_people_wrote(tmp_path: Path, en
     path, sheet = write(tmp_path / "r.jsonl", rows), str(tmp_path / f"labels.{ending}")
 
     def source() -> Any:  # noqa: ANN401
-        return results(open_rows(path, io.BytesIO()))
+        return open_results(open_rows(path, io.BytesIO()))
 
     def rows_of() -> list[Mapping[str, Any]]:
         return [row.columns for row in open_rows(sheet, io.BytesIO())]  # type: ignore[union-attr]

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from judgekit.data import seals, tables
-from judgekit.data.results import OUR_COLUMNS, Ids, Results, open_results, result
+from judgekit.data.results import OUR_COLUMNS, Ids, Results, build_result, open_results
 from judgekit.data.rows import open_rows
 from judgekit.data.seals import Fingerprint
 from judgekit.data.sources import DataRow
@@ -48,7 +48,7 @@ def opened(path: Path, *, fresh: bool = False) -> Results:
 
 def found(number: int, word: str = "accept", fingerprint: str = "f") -> dict[str, Any]:
     """Return a row of OUT."""
-    return result(
+    return build_result(
         DataRow(number, {"text": f"é{number}"}),
         number,
         {**VERDICT, "verdict": word},
@@ -237,7 +237,7 @@ TOLD = {
 def test_what_a_row_of_out_holds(
     record: dict[str, Any] | None, error: str | None, expected: dict[str, Any]
 ) -> None:
-    row = result(DataRow(1, OWN), 7, record, error, "f")
+    row = build_result(DataRow(1, OWN), 7, record, error, "f")
     own = {
         "text": "x",
         "row.id": 7,
@@ -411,7 +411,7 @@ def test_any_row_comes_back_as_it_was(tmp_path: Path, rows: list[dict[str, Any]]
     source = tmp_path / "in.jsonl"
     source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     given_rows = [row for row in open_rows(str(source), io.BytesIO()) if isinstance(row, DataRow)]
-    wanted = [result(row, row.number, VERDICT, None, "f") for row in given_rows]
+    wanted = [build_result(row, row.number, VERDICT, None, "f") for row in given_rows]
     own = {name for row in wanted for name in row}
     for ending in ("jsonl", "csv", "tsv", "parquet"):
         out = tmp_path / f"out.{ending}"
@@ -425,7 +425,7 @@ def test_any_row_comes_back_as_it_was(tmp_path: Path, rows: list[dict[str, Any]]
             if isinstance(row, DataRow)
         ]
         if ending == "jsonl":
-            assert all(seals.is_row_valid(row, seals.state_key()) for row in read)
+            assert all(seals.is_row_valid(row, seals.get_state_key()) for row in read)
         if ending in ("csv", "tsv"):
             read = [
                 {restore_cell(name): restore_cell(cell) for name, cell in row.items()}
@@ -456,12 +456,12 @@ def test_any_row_of_a_folder_verifies_when_it_is_read_again(
     kinds = tables.ColumnKinds(OUR_COLUMNS)
     results = []
     for number, columns in enumerate(rows, 1):
-        row = result(DataRow(number, columns), number, VERDICT, None, "f")
+        row = build_result(DataRow(number, columns), number, VERDICT, None, "f")
         kinds.add(row)
         results.append(row)
     shape = parts.choose_shape(kinds, {}, [])
     cells = [
-        seals.sealed_cells(tables.cells_of(row, shape.new_name_by_column), KEY) for row in results
+        seals.seal_cells(tables.build_cells(row, shape.new_name_by_column), KEY) for row in results
     ]
     folder = parts.Folder.at(str(tmp_path / "out"))
     folder.make()
@@ -515,7 +515,7 @@ def test_columns_of_parquet_keep_their_types(tmp_path: Path) -> None:
     with open_results(str(out), print, fresh=False, source=rows) as results:
         for row in rows:
             assert isinstance(row, DataRow)
-            results.add(result(row, row.number, VERDICT, None, "f"))
+            results.add(build_result(row, row.number, VERDICT, None, "f"))
         results.write_out()
     table = pq.read_table(out)
     assert table.select([*kept]).equals(pa.table(kept))

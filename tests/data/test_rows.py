@@ -18,7 +18,7 @@ from judgekit.data.results import open_results
 from judgekit.data.rows import open_rows
 from judgekit.data.sources import UnreadableRow
 from judgekit.errors import InputError
-from judgekit.text import escaped
+from judgekit.text import escape_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -262,7 +262,7 @@ def test_a_file_without_rows(tmp_path: Path, name: str, problem: str) -> None:
         (tmp_path / odd).write_text("{}")
     with pytest.raises(InputError) as caught:
         open_rows(str(tmp_path / name), io.BytesIO())
-    assert f"{escaped(name)}: {problem}" in str(caught.value)
+    assert f"{escape_name(name)}: {problem}" in str(caught.value)
 
 
 def test_a_file_that_goes_away_while_it_is_read(tmp_path: Path) -> None:

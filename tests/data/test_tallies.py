@@ -20,9 +20,9 @@ def test_decision_models_of_several_workers_are_named_together() -> None:
     both = Tally()
     for part in (one, other):
         both.add(pickle.loads(pickle.dumps(part.take_counts())))
-    (note,) = both.deciders.notes("judge")
+    (note,) = both.deciders.write_notes("judge")
     assert "small, large alone" in note
-    assert one.deciders.notes("judge") == []
+    assert one.deciders.write_notes("judge") == []
 
 
 def test_a_model_that_writes_has_given_reasons_for_all() -> None:
@@ -31,4 +31,4 @@ def test_a_model_that_writes_has_given_reasons_for_all() -> None:
     other = Tally()
     other.deciders.add(verdict("writes", {"reasoning": "It is clear."}))
     one.add(other)
-    assert one.deciders.notes("judge") == []
+    assert one.deciders.write_notes("judge") == []

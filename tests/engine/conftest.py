@@ -9,7 +9,7 @@ from engine_processes import GOOD, private_folder, use
 from loopback import Loopback, says
 from starlette.testclient import TestClient
 
-from judgekit.engine.admission import Tokens, user_tokens
+from judgekit.engine.admission import Tokens, open_user_tokens
 from judgekit.engine.client import EngineAddress
 from judgekit.engine.judges import Service
 from judgekit.engine.process import Log
@@ -37,7 +37,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
 
 @pytest.fixture
 def tokens() -> Tokens:
-    return user_tokens()
+    return open_user_tokens()
 
 
 @pytest.fixture

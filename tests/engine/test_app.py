@@ -21,12 +21,12 @@ from making import reply
 from judgekit.engine import admission, judges
 from judgekit.engine.admission import AdmissionMiddleware
 from judgekit.engine.app import CallerBody, DocumentBody, create_app, on_behalf_of
-from judgekit.engine.judges import Service, in_thread
+from judgekit.engine.judges import Service, run_in_thread
 from judgekit.engine.process import Log
 from judgekit.environment import OverrideEnviron
 from judgekit.errors import ConfigError
 from judgekit.judging import service
-from judgekit.judging.documents import Author, Document, TaskDescription, file_of
+from judgekit.judging.documents import Author, Document, TaskDescription, make_file
 from judgekit.judging.request import JudgeRequest
 from judgekit.providers import litellm, running
 from judgekit.providers.gateway import open_gateway
@@ -50,17 +50,17 @@ NEW = {"reference", "shown"}
 
 def test_a_document_goes_over_the_wire_as_it_is_and_an_old_server_is_sent_no_new_key() -> None:
     plain = Document(
-        (file_of("a.md", "One."),),
+        (make_file("a.md", "One."),),
         "T-1",
         TaskDescription("A guide", "Covers it"),
         Author(family="google"),
     )
-    files = (replace(plain.files[0], alias="text"), file_of("b.md", "Two."))
+    files = (replace(plain.files[0], alias="text"), make_file("b.md", "Two."))
     for document, new in (
         (plain, set()),
         (replace(plain, files=files, task=TaskDescription(reference="One")), NEW),
     ):
-        sent = json.loads(json.dumps(document.body()))
+        sent = json.loads(json.dumps(document.build_body()))
         assert DocumentBody.model_validate(sent).to_document() == document
         assert ({*sent} | {*sent["files"][0]}) & NEW == new
 
@@ -321,13 +321,13 @@ async def test_the_same_judge_is_made_once_and_another_anew(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[object] = []
-    make = service.document_judge
+    make = service.build_document_judge
 
     def counted(*given: Any) -> object:  # noqa: ANN401 - handed on as it came
         made.append(given)
         return make(*given)
 
-    monkeypatch.setattr(service, "document_judge", counted)
+    monkeypatch.setattr(service, "build_document_judge", counted)
     kept = Kept()
     gone = asyncio.create_task(kept.of(project))
     await asyncio.sleep(0)
@@ -440,7 +440,7 @@ async def test_a_flow_uses_the_gateway_of_the_loop_that_lends_it_in_the_turns_of
 ):
     gateway = Held()
     caller.set("4711")
-    assert (await in_thread(gateway, flow)).endswith("stand-in")
+    assert (await run_in_thread(gateway, flow)).endswith("stand-in")
     assert gateway.seen == [(threading.get_ident(), "4711")] * 2
     assert not gateway.closed
     assert not isinstance(open_gateway({}), Held)  # nothing is lent beyond the flow
@@ -456,7 +456,7 @@ async def test_a_flow_nobody_waits_for_ends() -> None:
         finally:
             ended.set()
 
-    task = asyncio.create_task(in_thread(gateway, work))
+    task = asyncio.create_task(run_in_thread(gateway, work))
     await asyncio.to_thread(gateway.asked.wait, 20)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -19,7 +19,7 @@ from engine_processes import private_folder, until
 
 from judgekit import environment
 from judgekit.engine import answers, client, process
-from judgekit.engine.admission import error_body
+from judgekit.engine.admission import build_error_body
 from judgekit.engine.client import (
     MAX_SOCKET_PATH_BYTES,
     Connection,
@@ -209,7 +209,7 @@ def test_who_is_slow_is_waited_for_while_it_is_well(
         return b""
 
     script.append(Scripted(place, None))
-    monkeypatch.setattr(client, "health", health)
+    monkeypatch.setattr(client, "query_health", health)
     monkeypatch.setattr(client, "SILENCE_SECONDS", 0.01)
     with Connection(place) as connection, theirs:
         connection.close()
@@ -226,7 +226,7 @@ def test_who_is_slow_is_waited_for_while_it_is_well(
 def test_one_that_is_busy_says_why_and_for_how_long(
     place: EngineAddress, script: list[Scripted]
 ) -> None:
-    body = error_body("not_ready", "not ready: ImportError: no litellm")
+    body = build_error_body("not_ready", "not ready: ImportError: no litellm")
     never = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
     busy = (
         b"HTTP/1.1 503 x\r\nretry-after: 1.5\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbusy"
@@ -275,8 +275,8 @@ def test_a_request_brings_its_environment(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.chdir(tmp_path)
     with environment.OverrideEnviron({"A_KEY": "1", "GIT_DIR": "/x", "GIT_CONFIG_KEY_0": "y"}):
         place = {"cwd": str(tmp_path), "project": "/p", "client": str(os.getpid())}
-        assert client.caller_fields("/p") == {"environ": {"A_KEY": "1"}, **place}
-        assert client.caller_fields(git=True)["environ"] == {
+        assert client.build_caller_fields("/p") == {"environ": {"A_KEY": "1"}, **place}
+        assert client.build_caller_fields(git=True)["environ"] == {
             "A_KEY": "1",
             "GIT_DIR": "/x",
             "GIT_CONFIG_KEY_0": "y",
@@ -321,7 +321,7 @@ def test_what_does_not_come_up_is_not_started_at_every_prompt(
     for _ in range(2):  # one that listens: the second one finds the first
         assert client.start_for_later() is not None
         until(lambda: not Path(place.tried_path).exists())
-    assert [engine.is_shutting_down for engine in process.engines(place)] == [False]
+    assert [engine.is_shutting_down for engine in process.list_engines(place)] == [False]
 
 
 def answer(*lines: object, status: int = 200) -> Response:
@@ -359,13 +359,13 @@ def test_events_come_as_they_are_sent_to_an_end_or_are_lost() -> None:
     text = b'{"event": "begin", "count": 1}\n{"event": "end"}'
     for size in (1, 7, 100):
         pieces = (text[at : at + size] for at in range(0, len(text), size))
-        assert list(answers.events(Response(200, iter(pieces)))) == [begin, end]
+        assert list(answers.read_events(Response(200, iter(pieces)))) == [begin, end]
     with pytest.raises(EngineLost, match="ended too early"):
-        list(answers.events(answer(begin)))
+        list(answers.read_events(answer(begin)))
     error = {"event": "error", "error": {"kind": "usage", "message": "no rubric"}}
     for refused in (answer(begin, error), answer(error, status=422)):
         with pytest.raises(UsageError, match="no rubric"):
-            list(answers.events(refused))
+            list(answers.read_events(refused))
 
 
 def test_for_each_reason_the_caller_goes_on_and_says_it_unless_the_user_wanted_that() -> None:
@@ -424,7 +424,7 @@ def test_what_no_engine_does_is_done_here_in_order(
         )
     said: list[str] = []
     done = Done()
-    answers.many(
+    answers.run_many(
         "judge", range(1, 51), number, here, done.on_answer, max_threads=3, warn=said.append
     )
     assert done == [-thing for thing in range(1, 51)]
@@ -449,7 +449,7 @@ def test_answers_that_came_keep_their_place(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Connection, "__init__", lambda *_: None)
     monkeypatch.setattr(Connection, "close", lambda _: None)
     done = Done()
-    answers.many("judge", range(1, 20), number, here, done.on_answer, max_threads=1, warn=print)
+    answers.run_many("judge", range(1, 20), number, here, done.on_answer, max_threads=1, warn=print)
     assert done == [1, 2, *(-thing for thing in range(3, 20))]
 
 
@@ -471,7 +471,7 @@ def test_a_slow_answer_holds_up_no_others_unless_they_are_wanted_in_order(
     monkeypatch.setattr(Connection, "close", lambda _: None)
     for in_order in (True, False):
         done, wanted = Done(), range(1, 9)
-        answers.many(
+        answers.run_many(
             "judge",
             wanted,
             number,

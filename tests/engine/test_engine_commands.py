@@ -195,7 +195,7 @@ def test_a_task_is_in_the_ledger_and_a_search_is_judged(project: Path, model: Lo
     (verdict,) = json.loads(done.out)
     assert verdict["task_id"] == "T-1"
     assert done.imported == {}
-    lines = list(Ledger.of(project).records(LineFilter(kinds=[VerdictLine])))
+    lines = list(Ledger.of(project).read_records(LineFilter(kinds=[VerdictLine])))
     assert [(line.id, line.of_task) for line in lines] == [(verdict["id"], True)]  # type: ignore[union-attr]
     store, asked = jwt_store(project, 5), len(model.requests)
     done = imports.of(["search", "refresh the JWT", "--judge", "--json", "--root", str(store.root)])
@@ -323,7 +323,7 @@ def test_what_was_noted_before_the_engine_died_counts_once(
 
 
 def noted(ledger: Ledger) -> list[Any]:
-    return list(ledger.records(LineFilter(kinds=[VerdictLine])))
+    return list(ledger.read_records(LineFilter(kinds=[VerdictLine])))
 
 
 HOOK = """

@@ -222,7 +222,7 @@ def test_engines_of_all_versions_are_known_and_the_dead_leave_nothing(
     os.pwrite(own.lock_descriptor, b"4713\n", 0)
     known = [
         (engine.address.code_fingerprint, engine.pid, engine.is_shutting_down)
-        for engine in process.engines(place)
+        for engine in process.list_engines(place)
     ]
     assert known == [("code", 4713, False), ("leaving", 4712, True)]
     process.dismiss_others(place, 1)
@@ -230,7 +230,7 @@ def test_engines_of_all_versions_are_known_and_the_dead_leave_nothing(
     assert not list(Path(place.folder).glob("*4711*"))
     assert Path(beginning.lock_path).exists()
     assert not own.is_unreachable()
-    assert process.engines(EngineAddress(place.folder, "somebody", "else")) == []
+    assert process.list_engines(EngineAddress(place.folder, "somebody", "else")) == []
     lock.end()
     assert not list(Path(place.folder).glob("*.leaving"))
     os.close(held)

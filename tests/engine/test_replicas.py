@@ -26,7 +26,7 @@ from serving import Serving
 from starlette.testclient import TestClient
 
 from judgekit.cli.app import run
-from judgekit.config.settings import load, user_file
+from judgekit.config.settings import get_user_config_path, load
 from judgekit.engine import replicas
 from judgekit.engine.judges import Service
 from judgekit.engine.process import Log
@@ -82,10 +82,10 @@ def team(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> Team:
 
 
 def configure(url: str, more: str = "", judge: str = "mode: lenient") -> None:
-    folder = user_file().parent
+    folder = get_user_config_path().parent
     (folder / "providers").mkdir(parents=True, exist_ok=True)
     (folder / "providers" / "openai-compatible.yaml").write_text(PROFILE + PRICE)
-    user_file().write_text(f"judge: {{{judge}}}\nserver:\n  store: {url}\n{more}")
+    get_user_config_path().write_text(f"judge: {{{judge}}}\nserver:\n  store: {url}\n{more}")
 
 
 @pytest.fixture
@@ -324,7 +324,7 @@ def test_what_cannot_be_a_replica_is_said_before_it_listens(
         (f"server: {{store: '{team.url.replace('jkpg', 'none')}'}}\n", "the store cannot be used"),
     ]
     for text, why in rows:
-        user_file().write_text(text)
+        get_user_config_path().write_text(text)
         with pytest.raises(ConfigError, match=why):
             serve("127.0.0.1", 0, on_start=lambda _: pytest.fail("it listens"))
 

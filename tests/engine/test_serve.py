@@ -19,7 +19,7 @@ from engine_processes import GOOD, document, until
 from loopback import Loopback, says
 from serving import Serving
 
-from judgekit.engine.admission import user_tokens
+from judgekit.engine.admission import open_user_tokens
 from judgekit.engine.team_server import serve
 from judgekit.errors import ConfigError, UsageError
 from judgekit.ledger import Skip
@@ -291,7 +291,7 @@ def test_with_a_certificate_it_speaks_tls(tmp_path: Path) -> None:
 
 
 def test_a_network_hears_no_token_in_the_clear() -> None:
-    user_tokens().create("ada")
+    open_user_tokens().create("ada")
     for host in ("0.0.0.0", "192.0.2.1", "::", "judge.example.org"):
         with pytest.raises(UsageError, match="--tls-cert"):
             serve(host, 0, on_start=lambda _: pytest.fail("it listens"))
@@ -311,7 +311,7 @@ def test_a_server_that_cannot_serve_says_what_is_missing_before_it_listens(
     key.write_text("no PEM")
     refuses(ConfigError, r"cert\.pem.*expected PEM", certificate=certificate, key=key)
     refuses(ConfigError, "judgekit serve token create")
-    user_tokens().create("ada")
+    open_user_tokens().create("ada")
     refuses(ConfigError, "no model to judge with: no model found")
     for name, value in NOBODY.items():
         monkeypatch.setenv(name, value)

@@ -22,7 +22,7 @@ from serving import Serving
 
 from judgekit import api, find_rubric
 from judgekit.cli.app import run
-from judgekit.config.settings import load, user_file
+from judgekit.config.settings import get_user_config_path, load
 from judgekit.engine.admission import Tokens
 from judgekit.engine.judges import Service
 from judgekit.engine.team import TeamRequest
@@ -176,7 +176,7 @@ def test_the_ledger_takes_lines_and_gives_each_back_once(client: TestClient) -> 
     assert sorted(each["id"] for each in told) == ["a", "b"]
     assert client.get("/v1/ledger", params={"project": "other"}).text == ""
     assert client.get("/v1/ledger").text.count("\n") == 3
-    kept = [line.record for line in store.read_entries([store.home()], LineFilter())]
+    kept = [line.record for line in store.read_entries([store.get_ledgers_folder()], LineFilter())]
     assert {each.project for each in kept} == {"docs-0123456789ab", "team-0123456789ab"}
 
 
@@ -200,7 +200,7 @@ def test_what_is_no_line_is_refused_and_the_others_are_taken(client: TestClient)
     assert answer.status_code == 200
     assert answer.json()["taken"] == 1
     assert len(answer.json()["refused"]) == len(bad)
-    assert [path.name for path in store.home().iterdir()] == ["docs-0123456789ab"]
+    assert [path.name for path in store.get_ledgers_folder().iterdir()] == ["docs-0123456789ab"]
 
 
 def test_figures_for_monitoring(client: TestClient, model: Loopback) -> None:
@@ -218,16 +218,16 @@ def test_figures_for_monitoring(client: TestClient, model: Loopback) -> None:
 def test_a_token_is_known_by_its_holder_until_it_is_revoked(tmp_path: Path) -> None:
     path = tmp_path / "serve" / "tokens.json"
     server, admin = Tokens(path), Tokens(path)
-    assert (server.holder("jk_anything"), server.all()) == (None, [])
+    assert (server.find_holder("jk_anything"), server.all()) == (None, [])
     ada, bob = admin.create("ada"), admin.create("bob@example.org")
-    assert (server.holder(ada), server.holder(bob)) == ("ada", "bob@example.org")
-    assert [server.holder(wrong) for wrong in (ada[:-1], "")] == [None, None]
+    assert (server.find_holder(ada), server.find_holder(bob)) == ("ada", "bob@example.org")
+    assert [server.find_holder(wrong) for wrong in (ada[:-1], "")] == [None, None]
     assert ada.removeprefix("jk_") not in path.read_text()
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)] == [0o600, 0o700]
     with pytest.raises(UsageError, match="revoke it first"):
         admin.create("ada")
     admin.revoke("ada")
-    assert server.holder(ada) is None
+    assert server.find_holder(ada) is None
     with pytest.raises(UsageError, match="has no token"):
         admin.revoke("ada")
     for name in ("", "a b", "a" * 65, "../x", "-x"):
@@ -235,7 +235,7 @@ def test_a_token_is_known_by_its_holder_until_it_is_revoked(tmp_path: Path) -> N
             admin.create(name)
     path.write_text("[{]")
     with pytest.raises(ConfigError, match="remove the file"):
-        server.holder(bob)
+        server.find_holder(bob)
 
 
 @pytest.mark.slow
@@ -324,8 +324,8 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def configure(text: str) -> None:
-    user_file().parent.mkdir(parents=True, exist_ok=True)
-    user_file().write_text(text)
+    get_user_config_path().parent.mkdir(parents=True, exist_ok=True)
+    get_user_config_path().write_text(text)
 
 
 SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
@@ -569,7 +569,7 @@ def test_a_row_that_is_no_token_shuts_nobody_out(
     assert [each.split()[0] for each in done.out.splitlines()] == ["ada", "bob"]
     assert "evil: no token" in done.err
     assert run(["serve", "token", "revoke", "evil"]) == 0
-    assert tokens.damaged() == ["a row without a name"]
+    assert tokens.list_damaged_names() == ["a row without a name"]
     assert client.get("/v1/rubrics", headers={"Authorization": f"Bearer {bob}"}).status_code == 200
 
 
@@ -598,7 +598,7 @@ def test_a_damaged_row_is_revoked_by_the_name_that_the_list_gives_it(
 ) -> None:
     rows = json.loads(tokens.path.read_text())
     tokens.path.write_text(json.dumps([row, *rows]))
-    (name,) = tokens.damaged()
+    (name,) = tokens.list_damaged_names()
     assert run(["serve", "token", "revoke", name]) == 0
     assert json.loads(tokens.path.read_text()) == rows
 

@@ -8,11 +8,11 @@ import pytest
 from making import finality_rule, promise
 
 from judgekit.errors import InputError
-from judgekit.evaluation.calibrate import choose_rules, measured
+from judgekit.evaluation.calibrate import choose_rules, measure_walks
 from judgekit.evaluation.cases import Case, Recorded
 from judgekit.evaluation.samples import Sample, replay_tiers, walk
 from judgekit.evaluation.tasks import choose_task
-from judgekit.judging.binomial import upper
+from judgekit.judging.binomial import compute_upper_bound
 from judgekit.judging.evidence import TierEvidence
 from judgekit.judging.steps import EscalationRules
 from judgekit.rubric import loader
@@ -94,7 +94,7 @@ def test_which_gates_labels_allow() -> None:
 def test_what_is_refused_says_why_and_how_many_labels_would_do() -> None:
     (gate,) = chosen(samples((100, 0, "reject", 1.0))).gates
     assert (gate.labels, gate.errors) == (100, 0)
-    assert gate.bound == pytest.approx(upper(0, 100, 0.05), abs=1e-6)
+    assert gate.bound == pytest.approx(compute_upper_bound(0, 100, 0.05), abs=1e-6)
     wide = samples((300, 1, "accept", 2.0), (200, 2, "accept", 1.0), (200, 90, "accept", 0.0))
     (refused,) = chosen(wide).refused_gates
     assert (refused.tier, refused.outcome, refused.after) == ("quick", "accept", None)
@@ -133,7 +133,7 @@ def test_a_deep_opinion_that_contradicts_may_be_final() -> None:
     assert finality_rule("deep", "reject", 0.0, after="accept") in rules(choice)
     escalation = EscalationRules("accept", THREE, finality=choice.finality)
     for own, third in ((escalation, 0), (EscalationRules("accept", THREE), 10)):
-        found = measured([walk(contradicted, own)] * 10, THREE)
+        found = measure_walks([walk(contradicted, own)] * 10, THREE)
         assert found.calls == {"quick": 10, "deep": 10, "tiebreaker": third}
 
 
@@ -166,7 +166,7 @@ def compared(
     judges = {"quick": {"choice": quick}, "deep": {"choice": deep}}
     case = {"id": "c", "label": label, "prompt": "p", "a": "1", "b": "2", "judges": judges}
     task = choose_task(loader.find_rubric("answer-preference").rubric, mode)
-    return list(task.samples(Case.model_validate(case))) * count
+    return list(task.build_samples(Case.model_validate(case))) * count
 
 
 def test_a_tie_over_a_win_is_no_measurement() -> None:
@@ -236,7 +236,7 @@ SCORED, POOR = {"scores": GOOD}, {"scores": BAD}
 def test_a_jury_has_one_opinion(
     said: dict[str, Any], opinion: tuple[Outcome | None, float | None, bool, str | None]
 ) -> None:
-    (sample,) = DOCUMENTS.samples(case(judges={"quick": said}))
+    (sample,) = DOCUMENTS.build_samples(case(judges={"quick": said}))
     read = sample.opinions["quick"]
     assert (read.outcome, read.margin, read.is_divided, read.agreement) == opinion
 
@@ -279,4 +279,4 @@ def test_an_answer_that_does_not_fit_is_named() -> None:
     for label, said, problem in cases:
         reader, more = (CANDIDATES, MEMORIES) if isinstance(label, list) else (PAIRS, {})
         with pytest.raises(InputError, match=problem):
-            list(reader.samples(case(label, judges={"quick": said}, **more)))
+            list(reader.build_samples(case(label, judges={"quick": said}, **more)))

@@ -19,7 +19,7 @@ from pages_read import ReadPage
 from judgekit.cli.app import run
 from judgekit.evaluation import pages, stats
 from judgekit.evaluation.cases import Case, Recorded
-from judgekit.evaluation.page import Cell, Chart, Figure, Section, Table, page
+from judgekit.evaluation.page import Cell, Chart, Figure, Section, Table, render_page
 from judgekit.evaluation.report import (
     Confusion,
     Flips,
@@ -76,7 +76,7 @@ def example() -> str:
         table = Table([name, "count", "share", "nothing", "shaded"], cells, name)
         charts = [chart._replace(title=name, note=name, ends=(name, name), guides=[(0.5, name)])]
         sections.append(Section(name, [name, figures, table, charts]))
-    return page(NAMES["markup"], NAMES["attribute"], sections)
+    return render_page(NAMES["markup"], NAMES["attribute"], sections)
 
 
 def judging() -> JudgingReport:
@@ -141,7 +141,7 @@ def test_a_page_loads_nothing_runs_only_its_own_script_and_keeps_names_names() -
 
 
 def test_the_pages_have_every_figure() -> None:
-    shown = texts(pages.judging_page(judging()))
+    shown = texts(pages.render_judging_page(judging()))
     for part in (
         "0.889 [0.700, 1.000]",
         "quick a-model",
@@ -151,7 +151,7 @@ def test_the_pages_have_every_figure() -> None:
     ):
         assert part in shown, part
     assert pages.CHANGES_WHEN_ASKED_AGAIN not in shown
-    html = pages.kpi_page(evidence())
+    html = pages.render_kpi_page(evidence())
     shown = texts(html)
     for one in kpi.measure_kpis(evidence()):
         assert one.limit.title in shown
@@ -162,7 +162,7 @@ def test_the_pages_have_every_figure() -> None:
     ]
     words = stats.measure_words([(each.label, each.said) for each in many])
     judge = judging().judges[0].model_copy(update={"confusion": many, "classes": words})
-    shown = texts(pages.judging_page(judging().model_copy(update={"judges": [judge]})))
+    shown = texts(pages.render_judging_page(judging().model_copy(update={"judges": [judge]})))
     assert "31 different words are too many for a table" in shown
 
 
@@ -170,16 +170,16 @@ def test_the_picture_has_a_panel_a_kpi_and_a_point_a_day() -> None:
     found = evidence()
     roots = [
         ET.fromstring(each)
-        for each in re.findall(r"<svg.*?</svg>", pages.kpi_page(found), re.DOTALL)
+        for each in re.findall(r"<svg.*?</svg>", pages.render_kpi_page(found), re.DOTALL)
     ]
     shown = [each.text for root in roots for each in root.iter() if each.tag.endswith("text")]
     assert {kpi.LIMITS[each.name].title for each in kpi.measure_kpis(found)} <= set(shown)
-    days = pages.kpi_days(found)
+    days = pages.measure_kpis_by_day(found)
     assert [str(day) for day in days] == [f"2026-03-{day}" for day in range(11, 21)]
     dots = sum(each.tag.endswith("circle") for root in roots for each in root.iter())
     assert dots == sum(each.value is not None for kpis in days.values() for each in kpis)
     for little in ([], [verdict()]):
-        assert "nothing measured" in pages.kpi_page(kpi.collect_evidence(little))
+        assert "nothing measured" in pages.render_kpi_page(kpi.collect_evidence(little))
 
 
 def test_a_point_lies_within_its_chart_and_a_gap_interrupts_the_line() -> None:
@@ -212,8 +212,8 @@ def test_a_browser_shows_a_page_and_its_script_filters_and_sorts(tmp_path: Path,
     made = {
         "report": (tmp_path / "report.html").read_text(encoding="utf-8"),
         "example": example(),
-        "judges": pages.judging_page(judging()),
-        "kpi": pages.kpi_page(evidence()),
+        "judges": pages.render_judging_page(judging()),
+        "kpi": pages.render_kpi_page(evidence()),
     }
     acts = """
       const table = document.querySelector("table.rows"), before = table.rows.length;
@@ -252,7 +252,7 @@ def test_a_browser_shows_a_page_and_its_script_filters_and_sorts(tmp_path: Path,
 
 
 def test_figures_that_were_not_measured_are_not_explained() -> None:
-    shown = texts(pages.judging_page(judging()))
+    shown = texts(pages.render_judging_page(judging()))
     assert "Verdict changes with another order: " in shown
     assert "when asked again" not in shown
 
@@ -268,7 +268,7 @@ def test_the_page_about_judges_shows_the_texts_beside_the_answers() -> None:
     )
     outcome = Outcome(id="a1", label="accept", said={"quick": "reject", "deep": "accept"})
     report = judging().model_copy(update={"outcomes": [outcome]})
-    page_read = ReadPage(pages.judging_page(report, [case]))
+    page_read = ReadPage(pages.render_judging_page(report, [case]))
     assert page_read.rows == [
         {
             "id": "a1",
@@ -295,10 +295,10 @@ def test_the_page_about_judges_names_the_best(said: float | None, headline: str)
     if said is None:
         judges = [judge.model_copy(update={"accuracy": None}) for judge in report.judges]
         report = report.model_copy(update={"judges": judges})
-    found = ReadPage(pages.judging_page(report)).text("h1")
+    found = ReadPage(pages.render_judging_page(report)).text("h1")
     assert found == (headline or "Judges on cases.jsonl")
 
 
 def test_the_page_of_kpis_says_how_many_hold() -> None:
-    headline = ReadPage(pages.kpi_page(evidence())).text("h1")
+    headline = ReadPage(pages.render_kpi_page(evidence())).text("h1")
     assert re.fullmatch(r"\d of 6 KPIs hold.*", headline)

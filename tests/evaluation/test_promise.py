@@ -204,7 +204,7 @@ def pair_sample(label: str, quick: str, deep: str) -> Sample:
     jury = [{**one, "model": str(at), "choice": WORDS[each]} for at, each in enumerate(quick)]
     judges: dict[str, Any] = {"quick": {"jury": jury}, "deep": {**one, "choice": deep}}
     case = {"id": "x", "prompt": "p", "a": "1", "b": "2", "label": label, "judges": judges}
-    (found,) = TASK.samples(Case.model_validate(case))
+    (found,) = TASK.build_samples(Case.model_validate(case))
     return found
 
 
@@ -395,7 +395,7 @@ def test_the_judge_comes_to_what_was_measured(
         comparison = asyncio.run(
             judge.judge(comparison_input("p", tuple(map(text_file, item.case.subjects))))
         )
-        turns = list(item.turns(finality))
+        turns = list(item.replay_turns(finality))
         end = turns[-1].step
         assert isinstance(end, End)
         winner = turns[-1].best_letter if end.verdict == "accept" else "tie"

@@ -119,7 +119,7 @@ def test_probabilities_of_candidates_are_compared_with_what_was_to_be_kept(tmp_p
     assert probabilities.brier == pytest.approx((2 * 0.15**2 + 0.05**2 + 0.95**2) / 4)
     assert probabilities.answers == 4
     assert probabilities.ece == pytest.approx((2 * 0.15 + 2 * 0.45) / 4)
-    assert "best on the dashed line" in pages.judging_page(found)
+    assert "best on the dashed line" in pages.render_judging_page(found)
     # Candidates count one by one, and their call once.
     line = select("q", ["m1"], reply='{"keep": ["m1", "m2"]}')
     one = only(tmp_path, line, rubric="memory-relevance")

@@ -22,12 +22,12 @@ from judgekit.evaluation.cases import read_collection as read
 from judgekit.evaluation.retrieval import (
     SearchableCollection,
     Seen,
+    get_scope,
     ndcg,
     precision,
     recall,
     reciprocal_rank,
-    scope,
-    shown_by_hook,
+    split_by_injection,
 )
 from judgekit.evaluation.stats import (
     Bin,
@@ -45,7 +45,7 @@ from judgekit.evaluation.stats import (
 from judgekit.hooks import claude_code
 from judgekit.ledger.rates import Interval
 from judgekit.retrieval import index_file
-from judgekit.retrieval.compiled import KINDS, Profiles, bundled
+from judgekit.retrieval.compiled import KINDS, Profiles, get_bundled_data
 from judgekit.retrieval.confidence import PROMPT_POOL, Candidate
 from judgekit.retrieval.profiles import compile_profiles
 
@@ -93,7 +93,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def profile() -> Profile:
-    return Profiles(bundled()).by_kind[KINDS[0]]
+    return Profiles(get_bundled_data()).by_kind[KINDS[0]]
 
 
 def write_store(root: Path, documents: list[CollectionDocument]) -> None:
@@ -251,7 +251,7 @@ def test_the_hook_tells_the_same(tmp_path: Path, labels: str) -> None:
     for prompt in PROMPTS:
         text, notes = claude_code.answer_prompt({"prompt": prompt, "cwd": str(tmp_path)})
         with closing(SearchableCollection(documents, profile)) as store:
-            injected, mentioned = shown_by_hook(store.candidates(prompt, PROMPT_POOL))
+            injected, mentioned = split_by_injection(store.find_candidates(prompt, PROMPT_POOL))
         assert notes == []
         if labels and prompt != PROMPTS[-1]:
             assert injected if labels == LABELS[1] else mentioned
@@ -280,13 +280,13 @@ def test_any_text_may_be_searched(
 ) -> None:
     with closing(SearchableCollection(read(folder).documents, profile)) as store:
         for text in ("", "the", '"', "NEAR(", "\ud800", "\0"):
-            assert store.ranking(text, 10) == []
+            assert store.rank_documents(text, 10) == []
         # Ids are not searched.
-        assert store.ranking("garden one", 10) == ["one/garden"]
+        assert store.rank_documents("garden one", 10) == ["one/garden"]
     odd = CollectionDocument(id="odd", title="a\0b", text="")
     plain = CollectionDocument(id="plain", title="", text="harbour\0lantern")
     with closing(SearchableCollection([odd, plain], profile)) as store:
-        assert store.ranking("lantern", 10) == ["plain"]
+        assert store.rank_documents("lantern", 10) == ["plain"]
     monkeypatch.setattr(index_file, "has_full_text_search", lambda: False)
     with pytest.raises(UsageError, match="no full-text search"):
         SearchableCollection([], profile)
@@ -352,7 +352,7 @@ def test_a_wrong_file_is_one_line(
 
 
 def test_what_cannot_be_read_names_what_belongs_there_and_ids_their_scope(folder: Path) -> None:
-    assert [scope(each) for each in ("a/b", "a/b/c", "a", "/a")] == ["a", "a", "a", ""]
+    assert [get_scope(each) for each in ("a/b", "a/b/c", "a", "/a")] == ["a", "a", "a", ""]
     for name, wrong in (("queries.jsonl", "bare/"), ("corpus.jsonl", "bare")):
         (folder / name).write_text(json.dumps({"id": wrong, "text": "x"}) + "\n")
         with pytest.raises(InputError, match=rf"{name}: id: expected SCOPE/NAME, got 'bare"):

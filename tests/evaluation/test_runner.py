@@ -17,7 +17,7 @@ from loopback import Answer, Asked, Loopback, says
 from making import PanelModels, call_usage, finality_rules, judge_settings, reply
 from scripted import PROFILE, NothingOpen, scores, scripted_endpoint
 
-from judgekit.config.settings import user_file
+from judgekit.config.settings import get_user_config_path
 from judgekit.evaluation import report, runner, samples
 from judgekit.evaluation.cases import Case
 from judgekit.evaluation.runner import add_variants, ask_about_case
@@ -231,14 +231,14 @@ def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
     recorded = {"quick": join_answers(answers, settings, is_cut=False)}
     answered = Case.model_validate_json(case(**PAIR, judges=recorded).model_dump_json())
     assert task.read_answers(answered, answered.judges["quick"]) == {"": expected.word}
-    (sample,) = task.samples(answered)
+    (sample,) = task.build_samples(answered)
     assert sample.opinions["quick"].margin == pytest.approx(expected.lead)
 
 
 def test_models_are_measured_on_texts_that_their_own_family_wrote(ask: Ask) -> None:
     """Independence is for judging: otherwise nobody could measure a model on its own family's texts."""
-    user_file().parent.mkdir(parents=True, exist_ok=True)
-    user_file().write_text("judge: {author_family: openai, samples: 3}\n")
+    get_user_config_path().parent.mkdir(parents=True, exist_ok=True)
+    get_user_config_path().write_text("judge: {author_family: openai, samples: 3}\n")
 
     def answer(asked: Asked) -> Answer:
         found = re.findall(r"The text (\w+):\s+<[^>]*>\s+Because", asked.text)
@@ -269,7 +269,7 @@ def test_what_a_tier_did_not_see_whole_is_noted_and_learned_as_judging_takes_it(
         (answered,) = ask(answer, [case(**{**PAIR, **texts})], "answer-preference").cases
         noted = {tier: recorded.cut for tier, recorded in answered.judges.items()}
         assert noted == {"quick": cut, "deep": False}
-        (sample,) = choose_task(PAIRS.rubric, "strict").samples(answered)
+        (sample,) = choose_task(PAIRS.rubric, "strict").build_samples(answered)
         assert (sample.outcome("quick"), sample.margin("quick")) == ("accept", None if cut else 1.0)
 
 
@@ -394,7 +394,7 @@ def test_cost_limit_holds(
     found, sent = tried(monkeypatch, rubric, one)
     assert sent == []
     assert [(each.said, each.agrees) for each in found] == [("undetermined", False)]
-    assert runner.agreement(found)[:3] == (0, 0, 1)
+    assert runner.count_agreements(found)[:3] == (0, 0, 1)
 
     def answer(_: Asked) -> Answer:
         raise AssertionError("a model was asked")
@@ -406,8 +406,8 @@ def test_candidates_are_sent_as_the_user_says(monkeypatch: pytest.MonkeyPatch) -
     found, sent = tried(monkeypatch, "memory-relevance", SELECT_CASE)
     assert [each.said for each in found] == ["kept"]
     assert SECRET not in "".join(sent)
-    user_file().parent.mkdir(parents=True, exist_ok=True)
-    user_file().write_text("judge: {redact: false, samples: 3}\n")
+    get_user_config_path().parent.mkdir(parents=True, exist_ok=True)
+    get_user_config_path().write_text("judge: {redact: false, samples: 3}\n")
     _, sent = tried(monkeypatch, "memory-relevance", SELECT_CASE)
     assert SECRET in "".join(sent)
     assert len(sent) % 3 == 0

@@ -18,7 +18,7 @@ from loopback import Answer, Asked, Loopback, says
 from scripted import finding, scores
 
 from judgekit import markdown
-from judgekit.config.settings import EscalateConfig, user_file
+from judgekit.config.settings import EscalateConfig, get_user_config_path
 from judgekit.gate import github, issues
 from judgekit.gate.github import GhError, notify_and_open_issues
 from judgekit.git import Repository
@@ -45,8 +45,8 @@ def ensure(project: Path, *verdicts: Verdict, settings: EscalateConfig = AS_SET)
 
 
 def by_user(text: str) -> None:
-    user_file().parent.mkdir(parents=True, exist_ok=True)
-    user_file().write_text(text)
+    get_user_config_path().parent.mkdir(parents=True, exist_ok=True)
+    get_user_config_path().write_text(text)
 
 
 def test_a_task_has_one_issue_that_follows_its_content(project: Path, gh: FakeGh) -> None:
@@ -224,7 +224,7 @@ def test_two_rounds_of_improve_open_one_where_set(
         lines = notify_and_open_issues([line], project)
         assert number or lines == []
     assert [issue["title"] for issue in gh.issues] == ["Review needed: docs/a.md"] * count
-    assert len(github.list_unsettled(ledger.records(), with_rejects=bool(count))) == count
+    assert len(github.list_unsettled(ledger.read_records(), with_rejects=bool(count))) == count
 
 
 def test_a_push_opens_a_few_at_most(

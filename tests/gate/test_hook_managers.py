@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from judgekit.hooks.files import FileChange
 
 pytestmark = pytest.mark.slow
-EXAMPLES = bundled.folder("examples") / "git"
+EXAMPLES = bundled.get_data_folder("examples") / "git"
 
 
 def put_on_path(world: World, *programs: str) -> None:

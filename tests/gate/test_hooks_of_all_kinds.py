@@ -244,7 +244,7 @@ def test_pre_commit_that_is_installed_over_our_hook(world: World) -> None:
 
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = bundled.folder("examples") / "git"
+EXAMPLES = bundled.get_data_folder("examples") / "git"
 
 
 def example(name: str) -> str:

@@ -229,10 +229,10 @@ def test_what_decides_a_choice_makes_it_read_again(
         kept.write_text(content)
         assert not nothing_to_judge(chosen)
     keep(chosen)
-    settings.user_file().parent.mkdir(parents=True, exist_ok=True)
-    settings.user_file().write_text("gate: {paths: ['*.py']}\n")
+    settings.get_user_config_path().parent.mkdir(parents=True, exist_ok=True)
+    settings.get_user_config_path().write_text("gate: {paths: ['*.py']}\n")
     assert not nothing_to_judge(chosen)
-    settings.user_file().unlink()
+    settings.get_user_config_path().unlink()
     keep(chosen)
     chosen.commit("text", a_md="x\n")
     assert not nothing_to_judge(chosen), "something to judge"

@@ -134,7 +134,7 @@ def test_broken_rules_on_the_remote_block_nothing_and_can_be_mended(
 
 
 def test_a_rubric_of_the_projects_own_counts_as_the_remote_has_it(bare_world: World) -> None:
-    kls = (files.folder("rubrics") / "kls@1.0.0.yaml").read_text(encoding="utf-8")
+    kls = (files.get_data_folder("rubrics") / "kls@1.0.0.yaml").read_text(encoding="utf-8")
     own = kls.replace("rubric: kls", "rubric: house", 1)
     rubric = ".judgekit/rubrics/house@1.0.0.yaml"
     bare_world.rubrics.append("house@1.0.0")
@@ -283,7 +283,7 @@ def test_whoever_pushes_suspends_nothing_by_pushing(world: World) -> None:
         for each in world.ledger()
         if each["schema"].startswith(("judgekit/label", "judgekit/mode"))
     ]
-    evidence = kpi.collect_evidence(ledger.records())
+    evidence = kpi.collect_evidence(ledger.read_records())
     assert len(evidence.verdicts) == 24 + 1 + 1
 
 

@@ -14,7 +14,7 @@ from loopback import Loopback
 from pushing import BLOCKING, bad, good, word
 from scripted import by_content
 
-from judgekit.text import escaped
+from judgekit.text import escape_name
 
 if TYPE_CHECKING:
     from pushing import World
@@ -289,7 +289,7 @@ def test_unusual_names(world: World) -> None:
     lines = [line for line in push.err.splitlines() if "or accept it: " in line]
     suggested = {shlex.split(line.partition("or accept it: ")[2])[2] for line in lines}
     for name in NAMES:
-        assert f"NO-GO         {escaped(name)}  (" in push.err
+        assert f"NO-GO         {escape_name(name)}  (" in push.err
         plain = name.isprintable() and not name.startswith(
             "-"
         )  # which a command would take for an option

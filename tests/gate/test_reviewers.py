@@ -285,9 +285,11 @@ def test_what_an_earlier_version_kept_under_the_path_is_kept(tmp_path: Path) -> 
         work("remote", "add", "origin", "https://github.com/acme/docs")
     for folder in folders:
         ledger = Ledger.of(folder)
-    tasks = {record.task_id[0] for record in ledger.records() if isinstance(record, OverrideLine)}
+    tasks = {
+        record.task_id[0] for record in ledger.read_records() if isinstance(record, OverrideLine)
+    }
     assert tasks == {"0", "1"}
-    assert [folder.name for folder in store.home().iterdir()] == [ledger.name]
+    assert [folder.name for folder in store.get_ledgers_folder().iterdir()] == [ledger.name]
 
 
 # Pushes that the shared judge didn't judge, and hears of

@@ -277,7 +277,7 @@ def test_a_notice_is_due_once_a_day(isolated: Path) -> None:
         assert context.take_due_notes("/p", ["a"]) == ["a"]
 
 
-LABELS = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"].labels
+LABELS = compiled.Profiles(compiled.get_bundled_data()).by_kind["claude-memory"].labels
 EXPLAINED = {
     "How do we refresh the JWT token?": (
         "added: 1 memory",

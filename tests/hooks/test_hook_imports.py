@@ -69,7 +69,7 @@ def settle(store: MemoryStore) -> None:
         changed = [
             stamp for path in paths for stamp in (path.stat().st_mtime_ns, path.stat().st_ctime_ns)
         ]
-        if all(index_file.is_sure(each, index_file.clock()) for each in changed):
+        if all(index_file.is_sure(each, index_file.get_time_ns()) for each in changed):
             break
         time.sleep(0.05)
     imported(payload(store))

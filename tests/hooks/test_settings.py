@@ -50,7 +50,7 @@ def test_settings_are_validated_once(
     with monkeypatch.context() as patch:
         patch.setattr(config, "load", refuse)
         loaded, notes = settings.load(str(project))
-    assert (loaded.values, notes) == (compiled.bundled()["settings"], [])
+    assert (loaded.values, notes) == (compiled.get_bundled_data()["settings"], [])
     assert not Path(environment.cache_home()).exists()
     by_project(project, "retrieval: {max_inject: 1}\n")
     assert value(project, "max_inject") == 1
@@ -76,7 +76,7 @@ def cached() -> Path:
 
 
 def test_a_change_of_any_source_is_seen(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {str(path) for path in config.sources(project)} == set(
+    assert {str(path) for path in config.list_config_paths(project)} == set(
         environment.configuration_files(str(project))
     )
     theirs = by_memory(project, {"retrieval": {"max_inject": 2}})
@@ -115,7 +115,7 @@ def test_a_wrong_configuration_is_one_line(project: Path, monkeypatch: pytest.Mo
             for _ in range(2):  # it is said at every prompt, and validated once
                 loaded, (note,) = settings.load(str(project))
                 patch.setattr(config, "load", refuse)
-                assert loaded.values.items() >= compiled.bundled()["settings"].items()
+                assert loaded.values.items() >= compiled.get_bundled_data()["settings"].items()
                 assert loaded.values["stop"]["judge"] == "off"
                 assert "config.yaml" in note
                 assert "\n" not in note
@@ -194,7 +194,7 @@ def test_a_clone_cannot_bring_more_than_is_soon_read_and_looked_at(project: Path
             project, f"retrieval: {{{key}: [{', '.join(['a'] * (config.MAX_ROOTS + 1))}]}}\n"
         )
         loaded, (note,) = settings.load(str(project))
-        assert loaded[key] == compiled.bundled()["settings"][key]
+        assert loaded[key] == compiled.get_bundled_data()["settings"][key]
         assert f"retrieval.{key}: expected" in note
 
 

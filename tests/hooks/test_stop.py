@@ -71,7 +71,9 @@ def stop(run: Any, work: GitRepo) -> Stop:  # noqa: ANN401 - a fixture that is a
 
 def lines(work: GitRepo) -> list[VerdictLine]:
     return [
-        record for record in Ledger.of(work.folder).records() if isinstance(record, VerdictLine)
+        record
+        for record in Ledger.of(work.folder).read_records()
+        if isinstance(record, VerdictLine)
     ]
 
 

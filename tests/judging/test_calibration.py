@@ -46,11 +46,16 @@ from judgekit.judging import (
     select_question,
     writing,
 )
-from judgekit.judging.binomial import at_most, count_labels_needed, lower, upper
+from judgekit.judging.binomial import (
+    compute_lower_tail,
+    compute_upper_bound,
+    count_labels_needed,
+    lower,
+)
 from judgekit.judging.calibration import Calibration
 from judgekit.judging.questionnaire import TypedQuestion
 from judgekit.judging.questions_hash import hash_questions
-from judgekit.judging.verdict import rubric_ref
+from judgekit.judging.verdict import build_rubric_ref
 from judgekit.providers import base, registry
 from judgekit.replies import logprobs
 from judgekit.rubric import loader
@@ -122,8 +127,8 @@ def misfit(
     panel: PanelModels,
     **more: Any,  # noqa: ANN401 - any setting
 ) -> str | None:
-    now = calibration_fit.fingerprint(judge_settings(panel, KLS, **more))
-    return next(calibration_fit.misfits(one, KLS, now), None)
+    now = calibration_fit.fingerprint_panel(judge_settings(panel, KLS, **more))
+    return next(calibration_fit.explain_misfits(one, KLS, now), None)
 
 
 def judged(
@@ -150,7 +155,7 @@ def ours(project: Path, one: Calibration | None = None, **change: Any) -> Path: 
     """Put a calibration where a project's are, with other values of some keys."""
     path = project / ".judgekit" / "calibrations" / "ours.json"
     calibration_files.write(one or known(), path)
-    path.write_text(json.dumps({**json.loads((one or known()).text()), **change}))
+    path.write_text(json.dumps({**json.loads((one or known()).format_json()), **change}))
     return path
 
 
@@ -191,7 +196,11 @@ def test_a_stale_one_is_not_used_and_said() -> None:
         ),
     ]
     for change, why in changes:
-        keep(Calibration.model_validate({**json.loads(known().text()), "id": "other", **change}))
+        keep(
+            Calibration.model_validate(
+                {**json.loads(known().format_json()), "id": "other", **change}
+            )
+        )
         rules, warning = find()
         assert (rules, why in warning) == (None, True), warning
         verdict, asked = judged({"quick": [scores(1, 1, 1)]})
@@ -207,9 +216,9 @@ def test_the_newest_that_fits_and_the_projects_before_the_users(tmp_path: Path) 
     new = known(0.06).model_copy(update={"made": MADE + timedelta(days=1)})
     keep(new)
     keep(known())
-    assert find(tmp_path)[0] == new.rules()
+    assert find(tmp_path)[0] == new.build_finality_rules()
     calibration_files.accept(ours(tmp_path, known(0.07)))
-    assert find(tmp_path)[0] == known(0.07).rules()
+    assert find(tmp_path)[0] == known(0.07).build_finality_rules()
     assert calibration_files.find(judge_settings(PANEL, KLS, "lenient"), tmp_path) == NOTHING
 
 
@@ -256,7 +265,7 @@ def test_a_folder_full_of_files_is_read_in_part(tmp_path: Path) -> None:
     before = time.process_time()
     rules, warning = find(tmp_path)
     assert time.process_time() - before < 2  # a parser of YAML takes seconds for each
-    assert rules == known().rules(), "the newest are read"
+    assert rules == known().build_finality_rules(), "the newest are read"
     assert (
         f"25 files that may be for kls, strict; read {calibration_files.MAX_READ} of them"
         in warning
@@ -273,7 +282,7 @@ def test_a_projects_own_counts_only_when_the_user_accepted_these_bytes(
     assert rules is None
     assert "calibrate accept .judgekit/calibrations/ours.json" in warning
     calibration_files.accept(path)
-    assert find(tmp_path) == (known().rules(), "")
+    assert find(tmp_path) == (known().build_finality_rules(), "")
     (kept,) = isolated.rglob("accepted.json")
     assert kept.stat().st_mode & 0o777 == 0o600
     path.write_text(path.read_text() + "\n")
@@ -282,7 +291,7 @@ def test_a_projects_own_counts_only_when_the_user_accepted_these_bytes(
     for number, one in enumerate((known(), known(0.06))):
         calibration_files.accept(ours(tmp_path / str(number), one))
     for number, one in enumerate((known(), known(0.06))):
-        assert find(tmp_path / str(number))[0] == one.rules()
+        assert find(tmp_path / str(number))[0] == one.build_finality_rules()
 
 
 SHOWN = {"tier": "quick", "outcome": "accept", "labels": 120, "errors": 0, "bound": 0.03}
@@ -357,7 +366,7 @@ def test_it_holds_for_the_options() -> None:
         rules, warning = find(**options)
         assert ((rules is None), why in warning) == (bool(why), True), (how, options, warning)
         path.unlink()
-    older = json.loads(known().text())
+    older = json.loads(known().format_json())
     del older["asked"]  # from before there were samples: one for a single reply
     found = Calibration.model_validate(older)
     assert misfit(found, PANEL) is None
@@ -418,17 +427,20 @@ def test_criteria_one_by_one_matter_where_there_are_two_ways() -> None:
     ):
         loaded, model = loader.find_rubric(name), replace(PLAIN, is_pointwise=single_tokens)
         how, own = {"small": "points" if single_tokens else "whole"}, loaded.rubric.prompt.sha256
-        was = {"rubric": rubric_ref(loaded), "prompt_sha256": own, "questions_sha256": None}
+        was = {"rubric": build_rubric_ref(loaded), "prompt_sha256": own, "questions_sha256": None}
         tiers = {"models": {"quick": "small", "deep": "small"}, "read": {"quick": how, "deep": how}}
         found = known().model_copy(update=was | tiers)
         # Where single tokens answer, several samples play no part either.
         for times in [1, 3] if single_tokens else [1]:
-            now = calibration_fit.fingerprint(
+            now = calibration_fit.fingerprint_panel(
                 judge_settings(
                     {"quick": model, "deep": model}, loaded, samples=times, criteria="each"
                 )
             )
-            assert any(calibration_fit.misfits(found, loaded, now)) != fits, (name, single_tokens)
+            assert any(calibration_fit.explain_misfits(found, loaded, now)) != fits, (
+                name,
+                single_tokens,
+            )
 
 
 def mixed(told: int, untold: int, wrong: int = 0) -> list[labelled.Case]:
@@ -479,7 +491,7 @@ def test_a_calibration_holds_for_the_model_that_answered(answered: str) -> None:
         "deep": [UNTOLD],
     }
     then = "small" if answered == "vendor/small" else answered
-    verdict, asked = judged(answers, MOVING, finality=moving(then).rules())
+    verdict, asked = judged(answers, MOVING, finality=moving(then).build_finality_rules())
     assert asked == ["quick"]
     assert verdict.degraded is None
 
@@ -492,7 +504,7 @@ def test_a_model_that_answers_under_the_same_name_needs_a_calibration_of_its_own
 ) -> None:
     found = moving(then)
     answers: dict[str, list[Any]] = {"quick": [lambda _: answered_by(now)], "deep": [UNTOLD]}
-    verdict, asked = judged(answers, MOVING, finality=found.rules())
+    verdict, asked = judged(answers, MOVING, finality=found.build_finality_rules())
     assert asked == ["quick", "deep"]
     assert verdict.calibration is None
     assert f"it was made for {then} as quick, and {now} answers as small now" in str(
@@ -513,7 +525,9 @@ UNTOLD = scores(5, 5, 5)
 def test_an_opinion_that_could_not_be_read_so_goes_up_and_that_is_said() -> None:
     def judge(found: Calibration, quick: Any, **how: Any) -> tuple[Verdict, list[str]]:  # noqa: ANN401 - any option
         answers = {"quick": [quick], "deep": [UNTOLD]}
-        return judged(answers, {"quick": TELLING, "deep": DEEP}, finality=found.rules(), **how)
+        return judged(
+            answers, {"quick": TELLING, "deep": DEEP}, finality=found.build_finality_rules(), **how
+        )
 
     found = learned(mixed(told=120, untold=0))
     verdict, asked = judge(found, lambda _: TOLD)
@@ -686,14 +700,14 @@ def test_every_bar_of_a_model_of_one_token_is_tried_above() -> None:
 
 def endpoint(**changed: Any) -> Endpoint:  # noqa: ANN401 - any key of a profile
     profile = registry.find("llama-server").model_copy(update={"logprobs": False, **changed})
-    return base.endpoint(profile, "openai/m", {}, base="http://127.0.0.1:9")
+    return base.build_endpoint(profile, "openai/m", {}, base="http://127.0.0.1:9")
 
 
 CHANGED = f"how its provider's profile asks {endpoint().model} has changed"
 
 
 def asked_by(quick: Endpoint | list[Endpoint], deep: Endpoint) -> Calibration:
-    now = calibration_fit.fingerprint(judge_settings({"quick": quick, "deep": deep}, KLS))
+    now = calibration_fit.fingerprint_panel(judge_settings({"quick": quick, "deep": deep}, KLS))
     return known().model_copy(update={"models": now.models, "asking": now.asking, "read": {}})
 
 
@@ -731,13 +745,15 @@ KNOWN = [
 
 def test_known_bounds_and_closed_forms() -> None:
     for errors, total, level, bound in KNOWN:
-        assert upper(errors, total, level) == pytest.approx(bound, abs=1e-4)
+        assert compute_upper_bound(errors, total, level) == pytest.approx(bound, abs=1e-4)
     for total, level in itertools.product((1, 7, 59, 1000, 40_000), (0.05, 0.01, 0.0001)):
-        assert upper(0, total, level) == pytest.approx(1 - level ** (1 / total), rel=1e-9)
+        assert compute_upper_bound(0, total, level) == pytest.approx(
+            1 - level ** (1 / total), rel=1e-9
+        )
         assert lower(total, total, level) == pytest.approx(level ** (1 / total), rel=1e-9)
-    assert (upper(0, 0, 0.05), lower(0, 0, 0.05)) == (1, 0)
+    assert (compute_upper_bound(0, 0, 0.05), lower(0, 0, 0.05)) == (1, 0)
     with pytest.raises(ValueError, match="got 3"):
-        upper(3, 2, 0.05)
+        compute_upper_bound(3, 2, 0.05)
 
 
 @given(st.integers(1, 60), st.data(), st.floats(0.01, 0.99))
@@ -746,26 +762,28 @@ def test_the_tail_is_the_sum_of_its_terms(total: int, data: st.DataObject, rate:
     terms = sum(
         comb(total, seen) * rate**seen * (1 - rate) ** (total - seen) for seen in range(errors + 1)
     )
-    assert at_most(errors, total, rate) == pytest.approx(min(terms, 1), rel=1e-9)
+    assert compute_lower_tail(errors, total, rate) == pytest.approx(min(terms, 1), rel=1e-9)
 
 
 @given(st.integers(1, 300), st.data(), st.floats(0.001, 0.4))
 def test_at_the_bound_the_tail_is_the_level(total: int, data: st.DataObject, level: float) -> None:
     errors = data.draw(st.integers(0, total - 1))
-    bound = upper(errors, total, level)
-    assert at_most(errors, total, bound) == pytest.approx(level, rel=1e-6)
+    bound = compute_upper_bound(errors, total, level)
+    assert compute_lower_tail(errors, total, bound) == pytest.approx(level, rel=1e-6)
     assert bound > errors / total
-    assert upper(errors + 1, total, level) > bound
-    assert lower(errors, total, 0.05) <= errors / total <= upper(errors, total, 0.05)
+    assert compute_upper_bound(errors + 1, total, level) > bound
+    assert lower(errors, total, 0.05) <= errors / total <= compute_upper_bound(errors, total, 0.05)
 
 
 def test_how_many_labels_show_a_rate() -> None:
     for rate, level, count in ((0.05, 0.05, 59), (0.01, 0.05, 299), (0.05, 0.005, 104)):
         assert count_labels_needed(rate, level) == count
-        assert upper(0, count, level) <= rate < upper(0, count - 1, level)
+        assert (
+            compute_upper_bound(0, count, level) <= rate < compute_upper_bound(0, count - 1, level)
+        )
     some = count_labels_needed(0.05, 0.05, 0.02)
     assert some is not None
-    assert upper(round(0.02 * some), some, 0.05) <= 0.05
+    assert compute_upper_bound(round(0.02 * some), some, 0.05) <= 0.05
     assert some > 59
     # No number of labels can show something false.
     assert (

@@ -35,7 +35,7 @@ from scripted import (
     three_models,
 )
 
-from judgekit.config.settings import user_file
+from judgekit.config.settings import get_user_config_path
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.hooks import claude_code, entries, explain, judged
 from judgekit.hooks.context import READ_SECONDS
@@ -408,8 +408,8 @@ def hook(
     litellm.load()
 
     def call(prompt: str, server: Loopback | None, settings: str = AMPLE_TIME) -> tuple[str, str]:
-        user_file().parent.mkdir(parents=True, exist_ok=True)
-        user_file().write_text(f"retrieval: {{{settings}}}\n")
+        get_user_config_path().parent.mkdir(parents=True, exist_ok=True)
+        get_user_config_path().write_text(f"retrieval: {{{settings}}}\n")
         if server:
             monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
             monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
@@ -586,9 +586,9 @@ def test_a_calibration_says_nothing_of_requests_with_a_conversation_before_them(
         ScriptedGateway({}), {}, finality=finality_rules("c"), calibration_warning=warned
     )
     unlearned, before = learned.with_settings(finality=None), query("q", ("t",))
-    assert learned.measured_for(query("q")) is learned
-    assert unlearned.measured_for(before) is unlearned
-    without = learned.measured_for(before)
+    assert learned.adapt_to_query(query("q")) is learned
+    assert unlearned.adapt_to_query(before) is unlearned
+    without = learned.adapt_to_query(before)
     assert without.settings.finality is None
     assert str(without.settings.calibration_warning).startswith(
         "calibration c not used: its labelled requests had no earlier conversation"

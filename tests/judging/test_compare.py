@@ -26,7 +26,7 @@ import judgekit
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import service
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.documents import file_of
+from judgekit.judging.documents import make_file
 from judgekit.judging.verdict import PairOpinion
 from judgekit.providers import replay
 from judgekit.rubric import loader
@@ -421,7 +421,7 @@ def test_who_wrote_them_is_said_for_all_or_for_each(tmp_path: Path) -> None:
 
 
 def three_texts(*authors: str | None) -> ComparisonInput:
-    return comparison_input("Why?", tuple(file_of(each, each) for each in "abc"), authors)
+    return comparison_input("Why?", tuple(make_file(each, each) for each in "abc"), authors)
 
 
 def test_which_families_wrote_and_which_of_them_have_a_favourite() -> None:

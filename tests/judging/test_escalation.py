@@ -16,7 +16,7 @@ from scripted import of_family, scripted_endpoint
 
 from judgekit.config import TIERS
 from judgekit.judging import jury
-from judgekit.judging.compare import word_of_end
+from judgekit.judging.compare import convert_end_to_word
 from judgekit.judging.escalation import ESCALATION_TABLE, decide
 from judgekit.judging.evidence import FAILED, Standing, TierEvidence, measure_margin, read_pair
 from judgekit.judging.jury import Mark, Opinion, Vote
@@ -294,7 +294,7 @@ def test_what_gates_let_through() -> None:
     for finality, outcomes, sure, truncated, expected in cases:
         found = run(outcomes, "accept", truncated=truncated, finality=finality, margins=[sure])
         assert found == (outcomes, expected)
-    assert not finality_rules("c", last="quick").final(
+    assert not finality_rules("c", last="quick").is_final(
         "quick", {"quick": None}, {}
     )  # a failure never is
 
@@ -447,7 +447,7 @@ def walked(
     while isinstance(step, Ask):
         votes[step.tier] = tier_vote(script[step.tier])
         step = decide(read_pair(votes, cut=cut), rules)
-    return Compared(word_of_end(step, jury.favourite(votes)), step, votes)
+    return Compared(convert_end_to_word(step, jury.find_favourite(votes)), step, votes)
 
 
 TRUSTED = finality_rules("c", (finality_rule("quick", "accept", 0.6),), last="deep")

@@ -14,7 +14,7 @@ from loopback import Loopback, says
 import judgekit
 from judgekit.errors import FailureKind
 from judgekit.judging import documents, fence, outgoing, service, writing
-from judgekit.judging.documents import file_of
+from judgekit.judging.documents import make_file
 from judgekit.judging.request import JudgeRequest
 from judgekit.providers.gateway import open_gateway
 from judgekit.redaction.redact import redact
@@ -122,11 +122,11 @@ def test_an_event_loop_goes_on_meanwhile(endless: Endless, monkeypatch: pytest.M
     monkeypatch.setattr(outgoing, "redact", endless.before(redact, is_slow))
 
     async def work() -> tuple[str, str]:
-        judge, _ = service.document_judge(
+        judge, _ = service.build_document_judge(
             open_gateway({}), None, JudgeRequest(deadline=ENOUGH, cache=False)
         )
         slow, other = (
-            documents.document([file_of("a.md", text)]) for text in (SLOW, "Other words.")
+            documents.build_document([make_file("a.md", text)]) for text in (SLOW, "Other words.")
         )
         waits = asyncio.create_task(judge.judge(slow))
         while not endless.begun.is_set():  # noqa: ASYNC110 - set by a thread

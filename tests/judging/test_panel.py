@@ -11,7 +11,7 @@ from scripted import of_family
 from judgekit.config import TIERS, settings
 from judgekit.judging.independence import is_independent
 from judgekit.judging.panel import (
-    families_of_writers,
+    list_writer_families,
     replace_families,
     resolve_panel,
 )
@@ -29,12 +29,12 @@ HERE = {"JUDGEKIT_API_BASE": BASE}
 
 @pytest.fixture
 def _first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "models", lambda bases, seconds=0.3: [["first"]] * len(bases))
+    monkeypatch.setattr(servers, "list_models", lambda bases, seconds=0.3: [["first"]] * len(bases))
 
 
 def by_user(text: str) -> None:
-    settings.user_file().parent.mkdir(parents=True, exist_ok=True)
-    settings.user_file().write_text(text)
+    settings.get_user_config_path().parent.mkdir(parents=True, exist_ok=True)
+    settings.get_user_config_path().write_text(text)
 
 
 def names(environ: dict[str, str], project: Path | None = None) -> dict[str, list[str]]:
@@ -96,8 +96,8 @@ def test_an_agent_is_known_by_its_signature() -> None:
     ]
     for person, family in cases:
         expected = (family,) if family else ()
-        assert families_of_writers([person]) == expected
-        assert families_of_writers([], [f"Co-Authored-By: {person}"]) == expected
+        assert list_writer_families([person]) == expected
+        assert list_writer_families([], [f"Co-Authored-By: {person}"]) == expected
 
 
 def test_only_those_who_wrote_count_and_each_family_once() -> None:
@@ -107,7 +107,7 @@ def test_only_those_who_wrote_count_and_each_family_once() -> None:
         "Codex <codex@openai.com>",
         "Claude Code",
     ]
-    assert families_of_writers(people) == ("anthropic", "openai")
+    assert list_writer_families(people) == ("anthropic", "openai")
     for trailer, families in (
         ("Generated-By: Claude Code", ("anthropic",)),
         ("Assisted-by: Codex", ("openai",)),
@@ -117,7 +117,7 @@ def test_only_those_who_wrote_count_and_each_family_once() -> None:
         ("Tested-by: Codex <codex@openai.com>", ()),
         ("Claude <noreply@anthropic.com>", ()),
     ):
-        assert families_of_writers([], [trailer]) == families
+        assert list_writer_families([], [trailer]) == families
 
 
 FAMILIES = {"c": "anthropic", "g": "openai", "m": "mistral", "u": "unknown"}

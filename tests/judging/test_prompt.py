@@ -16,7 +16,7 @@ from judgekit.errors import InputError, UsageError
 from judgekit.judging import documents
 from judgekit.judging.documents import CONTEXT_CHARS, TaskDescription
 from judgekit.judging.jury import Opinion
-from judgekit.judging.questions import question_of
+from judgekit.judging.questions import get_question_class
 from judgekit.judging.writing import make_messages
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric, SelectRubric
@@ -72,7 +72,7 @@ def test_a_long_request_and_long_turns_are_cut() -> None:
 
 
 def agent_text(rubric: Rubric, mode: ModeName) -> str:
-    return question_of(rubric).agent_text(rubric, mode)
+    return get_question_class(rubric).write_agent_text(rubric, mode)
 
 
 def test_a_rubric_can_be_followed_as_plain_text() -> None:
@@ -95,7 +95,7 @@ def test_a_rubric_can_be_followed_as_plain_text() -> None:
 def listing(candidates: list[PromptCandidate]) -> tuple[Message, list[str]]:
     """Return the message that shows a model the candidates, and their labels."""
     subject = documents.Candidates(query("q"), tuple(candidates))
-    (questionnaire,) = question_about(select_rubric(), subject).questionnaires(None)
+    (questionnaire,) = question_about(select_rubric(), subject).build_questionnaires(None)
     _, user = make_messages(questionnaire)
     return user, list(questionnaire.labels)
 
@@ -239,12 +239,14 @@ def test_one_task_has_one_hash_that_follows_every_file(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("one")
     (tmp_path / "b.md").write_text("two")
     read = [documents.read_file(str(tmp_path / name), NOTHING) for name in ("a.md", "b.md")]
-    both = documents.document(read, "task-7")
+    both = documents.build_document(read, "task-7")
     assert both.task_id == "task-7"
-    changed = documents.document([read[0], dataclasses.replace(read[1], sha256="0" * 64)], "task-7")
+    changed = documents.build_document(
+        [read[0], dataclasses.replace(read[1], sha256="0" * 64)], "task-7"
+    )
     assert len({both.sha256, changed.sha256, *(file.sha256 for file in read)}) == 4
-    assert documents.document(read[:1]).sha256 == read[0].sha256
-    assert documents.document(read[:1]).task_id == f"{read[0].path}@{read[0].sha256[:16]}"
+    assert documents.build_document(read[:1]).sha256 == read[0].sha256
+    assert documents.build_document(read[:1]).task_id == f"{read[0].path}@{read[0].sha256[:16]}"
 
 
 def test_an_empty_path_is_not_the_current_folder() -> None:

@@ -23,7 +23,7 @@ from scripted import (
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.standing import contending, mean_scores, usual_margins
+from judgekit.judging.standing import average_scores, list_contenders, usual_margins
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 
@@ -320,7 +320,7 @@ def test_the_mean_of_each_subject() -> None:
         ([("x", {"A": [5.0], "B": [1.0]}), ("x", {"A": [3.0]}), ("y", ONE)], None, (4.5, 1.5)),
     ]
     for scored, least, wanted in cases:
-        found = mean_scores(scored, "AB", least)
+        found = average_scores(scored, "AB", least)
         assert found == (
             wanted and {"A": pytest.approx(wanted[0]), "B": pytest.approx(wanted[1])}
         ), scored
@@ -328,8 +328,11 @@ def test_the_mean_of_each_subject() -> None:
 
 def test_who_is_near_the_best_by_shares_of_the_scale() -> None:
     for margin, near in ((0.0, "B"), (0.24, "B"), (0.25, "BA"), (1.0, "BAC")):
-        assert contending({"A": 4.0, "B": 4.25, "C": 3.25}, margin) == list(near)
-    assert contending({"A": 0.1 + 0.2, "B": 0.3}, 0.0) == ["A", "B"]  # equal but for the last bit
+        assert list_contenders({"A": 4.0, "B": 4.25, "C": 3.25}, margin) == list(near)
+    assert list_contenders({"A": 0.1 + 0.2, "B": 0.3}, 0.0) == [
+        "A",
+        "B",
+    ]  # equal but for the last bit
     rubric = loader.find_rubric("kls").rubric
     assert isinstance(rubric, ScoreRubric)
     expected = {"quick": 0.4, "deep": 0.2, "tiebreaker": 0.2}  # of a scale from 1 to 5

@@ -26,8 +26,8 @@ from judgekit.errors import CACHED_USAGE
 from judgekit.judging import cache as reply_cache
 from judgekit.judging import documents, reply_file, service
 from judgekit.judging.cache import ReplyCache
-from judgekit.judging.documents import file_of
-from judgekit.judging.fence import Fence, without_nonce
+from judgekit.judging.documents import make_file
+from judgekit.judging.fence import Fence, replace_nonces
 from judgekit.judging.reply_file import ReplyFile
 from judgekit.providers import base, registry
 from judgekit.providers.base import CallKey, Endpoint, Message, Request
@@ -185,8 +185,8 @@ def held() -> sqlite3.Connection:
 
 
 async def judged() -> Verdict:
-    judge, _ = service.document_judge(open_gateway({}))
-    return await judge.judge(documents.document([file_of("a.md", "Some words.")]))
+    judge, _ = service.build_document_judge(open_gateway({}))
+    return await judge.judge(documents.build_document([make_file("a.md", "Some words.")]))
 
 
 def test_an_event_loop_goes_on_while_a_reply_is_waited_for(
@@ -226,7 +226,7 @@ HERE = {"PATH": "/bin", "HOME": "/somewhere/a", "USER": "a", "CLAUDE_CODE_OAUTH_
 
 def key_of(own: Endpoint, **changes: Any) -> str:  # noqa: ANN401 - any field
     """Return the key of a fenced question with other values of some fields."""
-    fenced = (Message("user", Fence().around("text")),)
+    fenced = (Message("user", Fence().wrap_text("text")),)
     return reply_cache.hash_of_call(
         own, dataclasses.replace(REQUEST, **{"messages": fenced, **changes})
     )
@@ -260,8 +260,8 @@ def test_the_key_is_all_that_an_answer_depends_on_but_the_nonce_and_the_time() -
     same = asking(title="Another", rank=3, notes="New.", key=["OTHER_KEY"])
     assert {key_of(own, timeout=1), other(api_key="k"), same} == {usual}
     # Inside a fence the word is broken up, so only our own is ever taken out of the key.
-    one, two = (Fence().around(f"judged-{letter * 14}") for letter in "ab")
-    assert without_nonce(one) != without_nonce(two)
+    one, two = (Fence().wrap_text(f"judged-{letter * 14}") for letter in "ab")
+    assert replace_nonces(one) != replace_nonces(two)
     # Credentials that are renewed cost no call.
     session = {"aws_session_token": "a", "aws_region_name": "eu"}
     assert other(parameters=session) == other(parameters={**session, "aws_session_token": "b"})
@@ -273,7 +273,9 @@ def test_a_program_that_is_run_otherwise_is_a_new_question() -> None:
     assert isinstance(profile, registry.CommandProfile)
 
     def run(environ: dict[str, str], **changes: Any) -> str:  # noqa: ANN401 - any key of a profile
-        return key_of(base.endpoint(profile.model_copy(update=changes), "some-model", environ))
+        return key_of(
+            base.build_endpoint(profile.model_copy(update=changes), "some-model", environ)
+        )
 
     keys = {
         run(HERE),

@@ -14,7 +14,7 @@ from scripted import ByModel, ScriptedGateway, of_family, scores, scripted_endpo
 from judgekit.cli.formats.table import render_verdict
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import documents, findings, service
-from judgekit.judging.fence import without_nonce
+from judgekit.judging.fence import replace_nonces
 from judgekit.judging.verdict import Finding
 from judgekit.providers import running
 from judgekit.providers.replay import Recorder
@@ -296,7 +296,7 @@ def test_the_tiebreaker_is_shown_the_same_in_whatever_order_a_jury_is_named() ->
     for quick in ("abc", "cba", "bac"):
         _, gateway = sat({**answers, "e": BAD}, quick, "d", "e")
         (asked,) = [request for model, request in gateway.requests if model == "e"]
-        told.append(without_nonce(asked.messages[-1].content))
+        told.append(replace_nonces(asked.messages[-1].content))
     assert all(f"FROM {name}" in told[0] for name in said)
     assert told[0] == told[1] == told[2]
 
@@ -450,7 +450,7 @@ def test_a_recording_gives_the_same_verdict_each_time(
     tmp_path: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the configuration on: who judges, and how, is found anew each time."""
-    recording, guide = tmp_path / "recording.jsonl", documents.document([file("docs/a.md")])
+    recording, guide = tmp_path / "recording.jsonl", documents.build_document([file("docs/a.md")])
     (isolated / "judgekit").mkdir()
     (isolated / "judgekit" / "config.yaml").write_text("judge: {samples: 2, jury: majority}\n")
     good, bad = scores(4, 4, 5, reasoning="Sound."), scores(1, 2, 3, reasoning="Wrong.")

@@ -197,7 +197,7 @@ def test_a_connection_that_ended_is_made_again_and_a_server_that_is_gone_is_said
 def records(
     shared: Database, since: datetime | None = None, project: str | None = None
 ) -> list[bytes]:
-    return list(shared.lines(since, project))
+    return list(shared.read_lines(since, project))
 
 
 def skip(name: str, who: str = "ada", **more: object) -> Skip:

@@ -368,8 +368,8 @@ def test_importing_twice_adds_nothing(ledger: Ledger, tmp_path: Path) -> None:
         "2026-02-11.jsonl",
     ]
     # Labels of tasks don't measure the gate.
-    assert {line.word for line in kpi.collect_evidence(ledger.records()).verdicts} == {"NO-GO"}
-    assert len(list(ledger.records())) == 1203
+    assert {line.word for line in kpi.collect_evidence(ledger.read_records()).verdicts} == {"NO-GO"}
+    assert len(list(ledger.read_records())) == 1203
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -423,7 +423,7 @@ def test_damaged_lines_are_reported_and_the_rest_is_brought(ledger: Ledger, tmp_
         assert told in damage.why
         assert len(damage.why) < 200
     said: list[store.Damage] = []
-    assert len(list(ledger.records(on_damage=said.append))) == 600
+    assert len(list(ledger.read_records(on_damage=said.append))) == 600
     assert said == []
 
 
@@ -434,7 +434,7 @@ def test_lines_of_another_ledger_are_brought_with_their_labels(
     line = verdict(name="a")
     other.add(line, label(line, "go"))
     assert [importing.import_lines(ledger, [other.folder]).added_count for _ in range(2)] == [2, 0]
-    assert {record.project for record in ledger.records()} == {"own-0123456789ab"}
+    assert {record.project for record in ledger.read_records()} == {"own-0123456789ab"}
     (other.folder / "a.jsonl").mkdir()
     assert [
         damage.path.name for damage in importing.import_lines(ledger, [other.folder]).damaged

@@ -57,7 +57,7 @@ def add(ledger: Ledger, ids: str, days: float = 0) -> Path:
 def read(ledger: Ledger, wanted: LineFilter = store.EVERYTHING) -> tuple[list[str], list[Damage]]:
     """Return the ids of the readable lines, and the damaged ones."""
     said: list[Damage] = []
-    return [record.id for record in ledger.records(wanted, said.append)], said
+    return [record.id for record in ledger.read_records(wanted, said.append)], said
 
 
 @POSIX
@@ -75,7 +75,7 @@ def test_lines_follow_each_other_in_private_files(
     finally:
         os.umask(old)
     assert read(ledger) == (list("abcd"), [])
-    assert {record.project for record in ledger.records()} == {"one-0123456789ab"}
+    assert {record.project for record in ledger.read_records()} == {"one-0123456789ab"}
     modes = {path.name: path.stat().st_mode & 0o777 for path in ledger.folder.parent.rglob("*")}
     days = {"2026-03-19.jsonl": 0o600, "2026-03-20.jsonl": 0o600}
     assert modes == {"one": 0o700, ".lock": 0o600, **days}
@@ -297,7 +297,7 @@ def test_purging_removes_old_days_and_labels_of_their_verdicts(ledger: Ledger) -
     assert store.purge(ledger.folder, before, preview=True) == {"verdict": 1, "label": 2}
     assert {path: path.read_bytes() for path in ledger.folder.iterdir()} == kept
     assert store.purge(ledger.folder, before) == {"verdict": 1, "label": 2}
-    assert [getattr(record, "of", record.id) for record in ledger.records()] == ["new", "new"]
+    assert [getattr(record, "of", record.id) for record in ledger.read_records()] == ["new", "new"]
     assert store.purge(ledger.folder, before) == {}
     files = store.list_files([ledger.folder])
     assert all(path.stat().st_mode & 0o077 == 0 for path in files)
@@ -320,7 +320,7 @@ def test_a_name_is_readable_and_stands_for_one_place(tmp_path: Path, isolated: P
     assert ledger.folder == isolated / "judgekit" / "state" / "ledger" / ledger.name
     assert re.fullmatch(r"my-project-[0-9a-f]{12}", ledger.name)
     wanted = (ledger.name, "my-project", "my")
-    assert [store.same_project(ledger.name, each) for each in wanted] == [True, True, False]
+    assert [store.is_same_project(ledger.name, each) for each in wanted] == [True, True, False]
     (tmp_path / "link").symlink_to(repository)
     git("worktree", "add", "-q", str(tmp_path / "tree"))
     for same in (repository / "docs", tmp_path / "link", tmp_path / "tree"):

@@ -26,7 +26,7 @@ from ruamel.yaml import YAML
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers import command, registry
-from judgekit.providers.base import INSIDE_VARIABLE, Endpoint, Message, Reply, endpoint
+from judgekit.providers.base import INSIDE_VARIABLE, Endpoint, Message, Reply, build_endpoint
 from judgekit.providers.command import CommandGateway
 from judgekit.providers.registry import CommandProfile, Price, Profile
 
@@ -51,7 +51,7 @@ def program(code: str, *words: str, **more: Any) -> Endpoint:  # noqa: ANN401 - 
             **more,
         }
     )
-    return endpoint(
+    return build_endpoint(
         profile, "a-model", {**os.environ, "KEPT_TOKEN": SECRET, "OPENAI_API_KEY": "no"}
     )
 
@@ -265,7 +265,7 @@ def lines(values: list[Any]) -> str:
 
 
 def bundled(name: str) -> Endpoint:
-    return endpoint(registry.find(name), "a-model", {})
+    return build_endpoint(registry.find(name), "a-model", {})
 
 
 def read(output: str, there: Endpoint) -> Reply:
@@ -418,7 +418,7 @@ class World(NamedTuple):
             "HTTPS_PROXY": self.api.url,
             "NO_PROXY": "127.0.0.1",
         }
-        return endpoint(profile, model, environ | variables)
+        return build_endpoint(profile, model, environ | variables)
 
 
 def claude(world: World, **variables: str) -> Endpoint:

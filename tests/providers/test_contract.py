@@ -28,7 +28,7 @@ from scripted import NothingOpen
 from judgekit.config.yamlfile import read_lines
 from judgekit.errors import ConfigError, FailureKind, GatewayError
 from judgekit.providers import replay
-from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request, endpoint
+from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request, build_endpoint
 from judgekit.providers.command import CommandGateway
 from judgekit.providers.gateway import Router, open_gateway
 from judgekit.providers.litellm import LitellmGateway
@@ -53,7 +53,7 @@ def test_each_gateway_takes_its_own_endpoints_alone_and_the_router_finds_the_rig
     keys = {"provider": "program", "title": "A program", "kind": "command", "output": "text"}
     argv = [sys.executable, "-c", f"import sys; sys.stdin.read(); print({TEXT!r})"]
     profile = CommandProfile.model_validate({**keys, "detect": {"command": "x"}, "argv": argv})
-    program = endpoint(profile, "stand-in", os.environ)
+    program = build_endpoint(profile, "stand-in", os.environ)
     odd = replace(
         request(), messages=(Message("system", "You judge."), Message("user", "a\ud800b\x00c"))
     )
@@ -225,7 +225,7 @@ class Flights:
 
     async def call(self, pace: Pace, name: str = "", seconds: float = 0.001) -> None:
         caller.set(name)
-        async with pace.turn():
+        async with pace.hold_turn():
             self.order.append(name)
             self.now += 1
             self.most = max(self.most, self.now)
@@ -240,7 +240,7 @@ def waiting_at(pace: Pace) -> int:
 
 
 async def takes(pace: Pace, seconds: float) -> None:
-    async with pace.turn(time.monotonic() + seconds):
+    async with pace.hold_turn(time.monotonic() + seconds):
         pass
 
 
@@ -302,7 +302,7 @@ async def test_a_call_that_would_wait_in_vain_is_refused_at_once() -> None:
         (FailureKind.RATE_LIMIT, FailureKind.OVERLOADED), (False, True)
     ):
         pace = Pace(1)
-        async with pace.turn():
+        async with pace.hold_turn():
             if not waits_already:
                 pace.pause(100, kind)
             short = asyncio.create_task(refused(pace, 20))
@@ -321,7 +321,7 @@ async def test_a_call_that_would_wait_in_vain_is_refused_at_once() -> None:
 @looped
 async def test_one_that_is_refused_and_gives_up_at_the_same_moment_takes_no_turn_along() -> None:
     pace = Pace(1)
-    async with pace.turn():
+    async with pace.hold_turn():
         task = asyncio.create_task(takes(pace, 20))
         await asyncio.sleep(0)
         pace.pause(100, FailureKind.OVERLOADED)
@@ -344,7 +344,11 @@ def test_a_turn_that_is_given_up_is_not_lost(cancelled: list[bool]) -> None:
                 task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         assert waiting_at(pace) == 0
-        async with asyncio.timeout(5), pace.turn(), pace.turn():  # both turns are free again
+        async with (
+            asyncio.timeout(5),
+            pace.hold_turn(),
+            pace.hold_turn(),
+        ):  # both turns are free again
             pass
 
     asyncio.run(run())
@@ -361,9 +365,13 @@ def test_what_a_profile_bounds_is_bounded_for_its_models_together() -> None:
         ({}, False),
     ):
         whom, paces = limited(custom("http://127.0.0.1:1/v1"), limits), Paces()
-        assert (paces.of(whom) is paces.of(replace(whom, model="openai/another"))) is same
-        assert paces.of(whom) is not paces.of(replace(whom, api_key="another"))
-        assert paces.of(whom) is not paces.of(replace(whom, api_base="http://127.0.0.1:2/v1"))
+        assert (
+            paces.get_pace(whom) is paces.get_pace(replace(whom, model="openai/another"))
+        ) is same
+        assert paces.get_pace(whom) is not paces.get_pace(replace(whom, api_key="another"))
+        assert paces.get_pace(whom) is not paces.get_pace(
+            replace(whom, api_base="http://127.0.0.1:2/v1")
+        )
 
 
 def test_what_a_provider_asks_to_wait_is_read() -> None:

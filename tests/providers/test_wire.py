@@ -399,7 +399,7 @@ def test_a_list_of_models_is_not_trusted_either(listed: Callable[[Loopback], Ans
     with Loopback(says("")) as other, Loopback(missing, listing=lambda _: listed(other)) as server:
         error = failure(LitellmGateway(), custom(server.base), request(timeout=30))
         assert error.kind is FailureKind.NOT_FOUND
-        assert servers.models([server.base], 5) == [None]
+        assert servers.list_models([server.base], 5) == [None]
         assert other.listed == []
 
 
@@ -411,9 +411,9 @@ def test_several_are_asked_at_once_and_only_this_machine(monkeypatch: pytest.Mon
         nothing = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         start = time.monotonic()
         bases = [one.base, nothing, two.base, three.base]
-        assert servers.models(bases, 0.5) == [None, None, None, ["a"]]
+        assert servers.list_models(bases, 0.5) == [None, None, None, ["a"]]
     assert time.monotonic() - start < 3
-    assert servers.models([]) == []
+    assert servers.list_models([]) == []
     monkeypatch.setattr(httpx, "AsyncClient", lambda *_, **__: pytest.fail("asked"))
     for base in (
         "https://127.0.0.1/v1",
@@ -422,4 +422,4 @@ def test_several_are_asked_at_once_and_only_this_machine(monkeypatch: pytest.Mon
         "x",
         "",
     ):
-        assert servers.models([base]) == [None]
+        assert servers.list_models([base]) == [None]

@@ -40,7 +40,7 @@ from judgekit.judging.ranking import RankingJudge
 from judgekit.redaction import secret_rules
 from judgekit.redaction.redact import redact, without_secrets
 from judgekit.rubric import loader
-from judgekit.text import visible
+from judgekit.text import remove_invisible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -235,7 +235,7 @@ def test_what_is_no_secret_stays() -> None:
 def test_redacting_twice_changes_nothing_and_lines_stay(text: str) -> None:
     once = redact(text)
     assert redact(once.text).text == once.text
-    assert once.text.count("\n") == visible(text).count("\n")
+    assert once.text.count("\n") == remove_invisible(text).count("\n")
 
 
 @given(st.text(), st.sampled_from(sorted(secret_texts.FORMS)), st.integers(0, 20), st.text())
@@ -340,7 +340,7 @@ def compared(subject: ComparisonInput, panel: PanelModels) -> None:
         own = kind(gateway, judge_settings(panel, loader.find_rubric(rubric)))
         asyncio.run(own.judge(subject))
         assert gateway.has_no_secret()
-        assert leaked(str([own.prompts(tier, subject) for tier in TIERS])) == []
+        assert leaked(str([own.build_prompts(tier, subject) for tier in TIERS])) == []
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=["whole", "pointwise"])
@@ -360,7 +360,7 @@ def test_documents_and_texts_are_sent_without_secrets(panel: PanelModels) -> Non
     assert gateway.has_no_secret()
     assert verdict.redacted == verdict.record()["redacted"] == 6
     assert [subject.sha256 for subject in verdict.subjects] == [each.sha256 for each in files]
-    shown = str([prompt for tier in TIERS for prompt in own.prompts(tier, subject)])
+    shown = str([prompt for tier in TIERS for prompt in own.build_prompts(tier, subject)])
     assert leaked(shown) == []
     assert "[redacted: AWS key]" in shown
     texts = (file("a.md", f"One {SECRETS[1]}"), file("b.md", f"Two {SECRETS[2]}"))

@@ -23,7 +23,7 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.pointwise import PointwiseQuestions, ask_pointwise
-from judgekit.judging.questionnaire import mean_points
+from judgekit.judging.questionnaire import average_points
 from judgekit.judging.reply_file import ReplyFile
 from judgekit.judging.round import Answer, Session
 from judgekit.providers import base, registry
@@ -285,7 +285,7 @@ def test_a_recording_and_what_is_kept_bring_the_same_verdict(tmp_path: Path) -> 
     file, cache = tmp_path / "recording.jsonl", ReplyCache(ReplyFile(tmp_path / "replies.sqlite"))
     told = says(GOOD, logprobs=beside(GOOD, {"4": 0.7, "3": 0.3}))
     with Loopback(told, fails(500)) as server:
-        endpoint = base.endpoint(registry.find("llama-server"), "m", {}, base=server.base)
+        endpoint = base.build_endpoint(registry.find("llama-server"), "m", {}, base=server.base)
         first = judge(
             Recorder(LitellmGateway(), file),
             endpoint,
@@ -347,8 +347,8 @@ def test_the_answers_are_named_by_question_and_sum_to_one() -> None:
     answer = ask(gateway, {"semantic": "?", "pragmatic": "??"}, tokens=("1", "2", "3", "4", "5"))
     assert answer.value is not None
     assert answer.value["semantic"] == pytest.approx({"1": 0, "2": 0, "3": 0, "4": 0.5, "5": 0.5})
-    assert mean_points(answer.value["semantic"]) == pytest.approx(4.5)
-    assert mean_points(answer.value["pragmatic"]) == pytest.approx(1.5)
+    assert average_points(answer.value["semantic"]) == pytest.approx(4.5)
+    assert average_points(answer.value["pragmatic"]) == pytest.approx(1.5)
     # Spellings of one answer are added up.
     spelt = {
         "Yes": 0.3,
@@ -436,5 +436,5 @@ def test_no_score_is_raised_and_the_higher_the_idle_one_the_less_is_earned(
     scores: dict[str, float], idle: float, more: float, bar: float
 ) -> None:
     low, high = sorted((idle, more))
-    one, other = (pointwise.earned_scores(scores, each, bar, 4) for each in (low, high))
+    one, other = (pointwise.lower_unearned_scores(scores, each, bar, 4) for each in (low, high))
     assert all(other[name] <= one[name] <= scores[name] for name in scores)

@@ -20,4 +20,4 @@ def store(tmp_path: Path) -> MemoryStore:
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an hour pass between the last change of the store and every look at it."""
-    monkeypatch.setattr(index_file, "clock", lambda: time.time_ns() + 3600 * 10**9)
+    monkeypatch.setattr(index_file, "get_time_ns", lambda: time.time_ns() + 3600 * 10**9)

@@ -172,7 +172,7 @@ def world_of(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 
     def make(kind: str, tick: int) -> World:
         world = World(tmp_path_factory.mktemp("world") / "store", kind, tick)
-        monkeypatch.setattr(index_file, "clock", lambda: world.now)
+        monkeypatch.setattr(index_file, "get_time_ns", lambda: world.now)
         monkeypatch.setattr(index_file, "read_stamp", world.look)
         return world
 
@@ -205,8 +205,8 @@ def check_at_once(world: World) -> None:
             path: row for path, row in expected.items() if path not in world.edited
         }
         shown = [path for path, row in seen.items() if row[5]]
-        index.recheck(found, shown)
-        index.recheck(found, shown)
+        index.recheck_files(found, shown)
+        index.recheck_files(found, shown)
         assert found.outdated_paths == set()
         seen = rows(found)
         assert {path: seen.get(path) for path in shown} == {
@@ -231,7 +231,7 @@ def check_after_a_lap(world: World) -> None:
             for each in (found, whole)
         ]
         assert terms[0] == terms[1]
-        assert sorted(found.notes()) == sorted(whole.notes())
+        assert sorted(found.describe_problems()) == sorted(whole.describe_problems())
         assert found.entry_count == whole.entry_count
         world.edited.clear()
 

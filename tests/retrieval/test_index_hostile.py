@@ -122,7 +122,7 @@ def test_where_nothing_can_be_kept_it_is_built_in_memory(
         os.utime(old, (1, 1))
     found = opened(store)
     most = "only the newest 5 files are searched, because no index can be stored"
-    assert found.notes() == [f"{found.root}: {most}"]
+    assert found.describe_problems() == [f"{found.root}: {most}"]
     assert JWT in live(found)
     assert [*Path(isolated).rglob("*.sqlite")] == []
 
@@ -227,7 +227,7 @@ def test_the_cache_is_removed_meanwhile(
     found = opened(store)
     shutil.rmtree(environment.cache_home())
     store.add("jwt", "JWT token renewal")
-    index.recheck(found, [JWT])
+    index.recheck_files(found, [JWT])
     found.close()
     assert live(opened(store)) == {JWT}
     make = environment.make_private_folder
@@ -250,12 +250,12 @@ def test_another_writer_is_passed_by(store: MemoryStore, monkeypatch: pytest.Mon
     with closing(sqlite3.connect(database())) as writer:
         writer.execute("BEGIN IMMEDIATE")
         found = opened(store)
-        assert index.recheck(found, [JWT]) is False
+        assert index.recheck_files(found, [JWT]) is False
         assert found.outdated_paths == {JWT}
         assert search(store) == []
         writer.rollback()
     for changed, outdated in ((True, {JWT}), (False, set[str]())):
-        assert index.recheck(found, [JWT]) is changed
+        assert index.recheck_files(found, [JWT]) is changed
         assert found.outdated_paths == outdated
     found.close()
     assert search(store) == ["second"]
@@ -327,7 +327,7 @@ def test_reading_is_taken_up(
     first = opened(store, patience=0)
     assert first.pending_count == 25
     assert JWT in read
-    assert first.notes()[0].endswith("25 files not read yet; the next query continues")
+    assert first.describe_problems()[0].endswith("25 files not read yet; the next query continues")
     first.close()
     assert index.refresh_file(str(store.root / JWT), PROFILES) == []
     second = opened(store)
@@ -349,7 +349,7 @@ root, project, queries = sys.argv[1], sys.argv[2], int(sys.argv[3])
 for _ in range(queries):
     ranked = search.search("JWT token refresh", [root], project=project, limit=15)
     assert ranked.fallback_reason is None
-found = index.open_index(root, compiled.Profiles(compiled.bundled()))
+found = index.open_index(root, compiled.Profiles(compiled.get_bundled_data()))
 assert found.path is not None
 assert found.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 found.close()
@@ -365,7 +365,7 @@ def killed(*arguments):
         os.kill(os.getpid(), signal.SIGKILL)
     return read(*arguments)
 update.ReadFile = killed
-index.open_index(sys.argv[1], compiled.Profiles(compiled.bundled()))
+index.open_index(sys.argv[1], compiled.Profiles(compiled.get_bundled_data()))
 """
 
 

@@ -389,7 +389,7 @@ import os, sys
 from judgekit.retrieval import compiled, index, update
 update.BATCH_FILES = 8
 update.ReadFile.__init__ = lambda self, *_: os._exit(9)
-index.open_index(sys.argv[1], compiled.Profiles(compiled.bundled()))
+index.open_index(sys.argv[1], compiled.Profiles(compiled.get_bundled_data()))
 """
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from memory_store import MemoryStore
 
 
-PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
+PROFILE = compiled.Profiles(compiled.get_bundled_data()).by_kind["claude-memory"]
 TOLERANCE = 1e-9
 TEXT = """
 cache caches caching user userId user_id getUserId token tokens session queue worker workers index indices
@@ -226,7 +226,7 @@ def test_by_keyword_titles_and_tags_are_searched(store: MemoryStore, isolated: P
     assert not (isolated / "judgekit").exists()
 
 
-PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
+PROFILE = compiled.Profiles(compiled.get_bundled_data()).by_kind["claude-memory"]
 BACKGROUND = PROFILE.background
 NOW, DAY = time.time(), 86_400
 QUERY = ["refresh", "jwt", "token", "flow"]

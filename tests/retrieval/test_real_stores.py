@@ -136,7 +136,7 @@ def test_what_is_not_in_force_comes_last_and_is_marked(tmp_path: Path, scorer: s
     note(tmp_path, "2.md", "---\nstatus: accepted\n---\n# Actions run the builds\n\nText.")
     ranked = find("Jenkins builds", tmp_path, scorer=scorer)
     assert titles(ranked) == ["Actions run the builds", "Jenkins builds"]
-    assert [candidate.shown().get("status") for candidate in ranked.candidates] == [
+    assert [candidate.build_result_fields().get("status") for candidate in ranked.candidates] == [
         None,
         "superseded",
     ]

@@ -220,7 +220,7 @@ def test_a_body_is_read_anew_and_checked_again(store: MemoryStore, tmp_path: Pat
 
 def test_a_projects_profile_is_used_and_the_store_is_left_untouched(store: MemoryStore) -> None:
     before = {path: path.stat().st_mtime_ns for path in store.project.rglob("*")}
-    data = copy.deepcopy(compiled.bundled())
+    data = copy.deepcopy(compiled.get_bundled_data())
     data["profiles"]["claude-memory"]["labels"] = {"high": 1.0, "medium": 1.0, "mention": 1.0}
     (candidate,) = search(store, profiles=compiled.Profiles(data), snippets=True).candidates
     assert (candidate.confidence_label, candidate.worth_mentioning) == ("low", False)
@@ -293,7 +293,7 @@ def test_a_reader_of_a_replaced_index_is_not_disturbed(store: MemoryStore) -> No
     opened(store, anew=True).close()
     assert reader.connection.execute(CONTENT).fetchall() == rows
     reader.close()
-    data = copy.deepcopy(compiled.bundled())
+    data = copy.deepcopy(compiled.get_bundled_data())
     data["profiles"]["claude-memory"]["categories"]["decision"]["body"] = ["rationale"]
     before = content(opened(store))
     assert content(index.open_index(str(store.root.resolve()), compiled.Profiles(data))) != before
@@ -376,9 +376,9 @@ def test_the_cache_is_private_and_tells_paths_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = ("/a/b", "/a-b", "/a/b/", "/A/b", "/x" * 500, "/y" * 500)
-    names = {environment.file_name_for(path) for path in paths}
+    names = {environment.make_file_name(path) for path in paths}
     assert (len(names), all(len(name) < 80 for name in names)) == (6, True)
-    assert environment.file_name_for("/srv/é/\udcff").isascii()
+    assert environment.make_file_name("/srv/é/\udcff").isascii()
     monkeypatch.chdir(tmp_path)
     Path("shared").mkdir(mode=0o755)
     for _ in range(2):

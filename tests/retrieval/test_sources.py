@@ -34,7 +34,7 @@ def test_the_compiled_profiles_are_those_of_the_yaml_files() -> None:
 
 
 def copy(name: str, project: Path, *changes: tuple[str, str]) -> Path:
-    text = (files.folder("retrieval") / f"{name}.yaml").read_text(encoding="utf-8")
+    text = (files.get_data_folder("retrieval") / f"{name}.yaml").read_text(encoding="utf-8")
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
@@ -61,7 +61,7 @@ def test_a_projects_files_win_whole(tmp_path: Path) -> None:
 
 
 CLAUDE_MEMORY, AUTO_MEMORY, MARKDOWN = compiled.KINDS
-PROFILES = compiled.Profiles(compiled.bundled())
+PROFILES = compiled.Profiles(compiled.get_bundled_data())
 
 
 def kind_of(root: Path) -> str:
@@ -174,7 +174,7 @@ def test_of_too_many_files_the_rest_is_said(
     ]
 
 
-BY_KIND = compiled.Profiles(compiled.bundled()).by_kind
+BY_KIND = compiled.Profiles(compiled.get_bundled_data()).by_kind
 PROFILE = BY_KIND["claude-memory"]
 JWT = "decisions/jwt.json"
 TITLE = "JWT token refresh flow"

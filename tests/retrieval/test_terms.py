@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from memory_store import MemoryStore
 
 
-PROFILE = compiled.Profiles(compiled.bundled()).by_kind["markdown"]
+PROFILE = compiled.Profiles(compiled.get_bundled_data()).by_kind["markdown"]
 LANGUAGE = PROFILE.language
 
 # One word at least for each rule of the algorithm.
@@ -178,7 +178,7 @@ def test_of_a_long_prompt_the_beginning_and_the_end_are_read() -> None:
     assert "middle" not in texts("x " * 1000 + "middle" + " x" * 1000)
 
 
-LANGUAGE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"].language
+LANGUAGE = compiled.Profiles(compiled.get_bundled_data()).by_kind["claude-memory"].language
 LONG = (
     "We talked about the garden fence of wooden planks with green paint by rusty nails "
     "on two ladders at old shed doors"

@@ -29,7 +29,7 @@ def kls() -> ScoreRubric:
 
 
 def raw(name: str = "kls@1.0.0") -> dict[str, Any]:
-    return yamlfile.load_yaml(files.folder("rubrics") / f"{name}.yaml")
+    return yamlfile.load_yaml(files.get_data_folder("rubrics") / f"{name}.yaml")
 
 
 def test_thresholds_are_applied_by_code() -> None:
@@ -88,9 +88,9 @@ def test_a_wrong_rubric_is_refused(tmp_path: Path) -> None:
 
 def test_every_bundled_rubric_is_locked_has_a_head_and_labelled_cases_of_both_kinds() -> None:
     assert {
-        rubric.rubric.ref: rubric.sha256 for rubric in loader.rubrics()
+        rubric.rubric.ref: rubric.sha256 for rubric in loader.load_rubrics()
     } == search_path.read_published()
-    for loaded in loader.rubrics():
+    for loaded in loader.load_rubrics():
         rubric = loaded.rubric
         assert search_path.read_head(loaded.path) == (rubric.ref, rubric.task, rubric.title)
         labels = [case.label.strict for case in read_cases(loaded)]
@@ -119,7 +119,7 @@ def project_with(tmp_path: Path, text: str, name: str) -> Path:
 
 
 def ours(version: str = "1.0.0") -> str:
-    text = (files.folder("rubrics") / "kls@1.0.0.yaml").read_text()
+    text = (files.get_data_folder("rubrics") / "kls@1.0.0.yaml").read_text()
     return text.replace("rubric: kls", "rubric: ours").replace(
         "version: 1.0.0", f"version: {version}"
     )
@@ -150,7 +150,7 @@ def test_the_newest_version_of_the_first_folder_wins_and_is_all_that_is_read(
 
 
 def test_a_published_version_may_be_copied_and_not_changed(tmp_path: Path) -> None:
-    text = (files.folder("rubrics") / "kls@1.0.0.yaml").read_text()
+    text = (files.get_data_folder("rubrics") / "kls@1.0.0.yaml").read_text()
     project = project_with(tmp_path, text, "kls@1.0.0.yaml")
     assert loader.find_rubric("kls", project).origin == "project"
     project_with(tmp_path, text.replace("each: 3", "each: 4"), "kls@1.0.0.yaml")
@@ -216,7 +216,7 @@ def own(tmp_path: Path) -> Callable[..., Path]:
     """Write the rubric `ours@1.0.0`: the bundled one on quality, with texts replaced, and cases beside it."""
 
     def write(*cases: dict[str, object], version: str = "1.0.0", **replaced: str) -> Path:
-        text = (files.folder("rubrics") / "kls@1.0.0.yaml").read_text(encoding="utf-8")
+        text = (files.get_data_folder("rubrics") / "kls@1.0.0.yaml").read_text(encoding="utf-8")
         text = text.replace("rubric: kls", "rubric: ours").replace(
             "version: 1.0.0", f"version: {version}"
         )
@@ -253,7 +253,7 @@ TERMS = "    terms: [structure, format, order, section, heading, reference, link
 
 
 def test_nothing_is_wrong_with_bundled_rubrics_nor_to_be_said_of_the_newer() -> None:
-    for loaded in loader.rubrics():
+    for loaded in loader.load_rubrics():
         remarks = lint.list_remarks(loaded, read_cases(loaded))
         assert [remark for remark in remarks if remark.is_error] == []
         older = {"kls", "answer-preference", "memory-relevance", "memory-two-criteria"}

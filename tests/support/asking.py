@@ -10,7 +10,15 @@ import pytest
 
 from judgekit.errors import GatewayError
 from judgekit.providers import registry
-from judgekit.providers.base import CallKey, Endpoint, Gateway, Message, Reply, Request, endpoint
+from judgekit.providers.base import (
+    CallKey,
+    Endpoint,
+    Gateway,
+    Message,
+    Reply,
+    Request,
+    build_endpoint,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,11 +35,11 @@ SCHEMA: dict[str, Any] = {
 
 def custom(base: str, model: str = "stand-in") -> Endpoint:
     environ = {"JUDGEKIT_API_BASE": base, "JUDGEKIT_API_KEY": KEY}
-    return endpoint(registry.find("openai-compatible"), model, environ)
+    return build_endpoint(registry.find("openai-compatible"), model, environ)
 
 
 def bundled(provider: str, model: str, environ: Mapping[str, str]) -> Endpoint:
-    return endpoint(registry.find(provider), model, environ)
+    return build_endpoint(registry.find(provider), model, environ)
 
 
 def request(

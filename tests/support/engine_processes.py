@@ -99,7 +99,7 @@ def is_gone(process: int, seconds: float = 20) -> bool:
 
 def body(text: str = "# A document\n\nIt says something.\n", **judge_request: object) -> bytes:
     asked = {"document": document(text) | {"task_id": "a.md"}, "wish": judge_request}
-    return json.dumps(client.caller_fields() | asked).encode()
+    return json.dumps(client.build_caller_fields() | asked).encode()
 
 
 def judged(
@@ -115,7 +115,7 @@ def judged(
 
 def health(place: EngineAddress) -> dict[str, Any]:
     """Return the health report of the engine at an address."""
-    return dict(json.loads(client.health(place, SECONDS)))
+    return dict(json.loads(client.query_health(place, SECONDS)))
 
 
 def started(place: EngineAddress) -> int:

@@ -27,7 +27,7 @@ def payload(store: MemoryStore, prompt: object = QUESTION, **more: object) -> di
 
 def own_profile(home: Path, provider: str, old: str = "", new: str = "", more: str = "") -> None:
     text = (
-        (files.folder("providers") / f"{provider}.yaml")
+        (files.get_data_folder("providers") / f"{provider}.yaml")
         .read_text(encoding="utf-8")
         .replace(old, new)
     )
@@ -37,14 +37,14 @@ def own_profile(home: Path, provider: str, old: str = "", new: str = "", more: s
 
 
 def by_user(text: str) -> Path:
-    path = settings.user_file()
+    path = settings.get_user_config_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
 
 
 def by_project(project: Path, text: str) -> Path:
-    path = settings.project_file(project)
+    path = settings.get_project_config_path(project)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path

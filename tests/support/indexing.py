@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.index_file import Index
 
-PROFILES = compiled.Profiles(compiled.bundled())
+PROFILES = compiled.Profiles(compiled.get_bundled_data())
 JWT = "decisions/jwt.json"
 FRESH = (
     "SELECT path, size, mtime, inode, live, problem, id, file.title, category, file.tags, updated, "
@@ -43,9 +43,13 @@ def content(found: Index) -> list[Any]:
     """Return all that is in an index and true, and close it."""
     with closing(found):
         paths = found.connection.execute("SELECT path FROM file WHERE live").fetchall()
-        index.recheck(found, [path for (path,) in paths])
+        index.recheck_files(found, [path for (path,) in paths])
         terms = found.connection.execute("SELECT term, entries FROM term").fetchall()
-        return [*sorted(found.connection.execute(CONTENT).fetchall()), sorted(terms), found.notes()]
+        return [
+            *sorted(found.connection.execute(CONTENT).fetchall()),
+            sorted(terms),
+            found.describe_problems(),
+        ]
 
 
 def fresh(store: MemoryStore) -> list[Any]:

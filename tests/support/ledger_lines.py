@@ -90,5 +90,5 @@ def override_for(
     ledger: Ledger, task: str, subjects: list[str] | None = None, *, without_terminal: bool = False
 ) -> OverrideLine | None:
     return find_newest_override(
-        ledger.records(), task, subjects or [], without_terminal=without_terminal
+        ledger.read_records(), task, subjects or [], without_terminal=without_terminal
     )

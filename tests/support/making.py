@@ -13,7 +13,7 @@ from judgekit.judging.documents import (
     PromptCandidate,
     Query,
     TaskDescription,
-    file_of,
+    make_file,
 )
 from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.score import DocumentJudge
@@ -66,7 +66,7 @@ def file(
     total: int | None = None,
 ) -> File:
     """Return a file; its hash and its length are those of the text unless a test says others."""
-    digest = sha256 or file_of(path, text).sha256
+    digest = sha256 or make_file(path, text).sha256
     return File(path, text, digest, len(text) if total is None else total)
 
 

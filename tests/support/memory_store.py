@@ -111,7 +111,7 @@ def jwt_store(project: Path, fillers: int = 0) -> MemoryStore:
 
 
 def listed(root: Path, kind: str) -> scan.Listing:
-    profiles = compiled.Profiles(compiled.bundled())
+    profiles = compiled.Profiles(compiled.get_bundled_data())
     store, found, folders = (
         scan.Store(str(root.resolve()), kind, profiles),
         scan.Listing(None, 0),

@@ -29,7 +29,7 @@ def serving(path: Path) -> Iterator[LocalServer]:
     server = LocalServer(path)
     try:
         server.launch()
-        asyncio.run(server.ready())
+        asyncio.run(server.wait_until_ready())
         yield server
     finally:
         server.stop()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 _CREATE = """
 import sys
-from judgekit.engine.admission import user_tokens
-print(user_tokens().create(sys.argv[1]))
+from judgekit.engine.admission import open_user_tokens
+print(open_user_tokens().create(sys.argv[1]))
 """
 
 

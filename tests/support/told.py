@@ -46,4 +46,4 @@ def first_prompt(
 ) -> Messages:
     """Return the first prompt about a subject: to a model that writes, unless another is named."""
     question = question_about(rubric, subject, tier, **more)
-    return question.prompts(endpoint, Fence("0"))[0]
+    return question.build_prompts(endpoint, Fence("0"))[0]

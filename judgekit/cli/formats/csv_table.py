@@ -76,15 +76,15 @@ def _write_rows(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         column_kinds.add(row)
     # An input column with the name of a score gets a new name.
-    kinds_by_name, new_names = column_kinds.named()
+    kinds_by_name, new_names = column_kinds.get_kinds_by_name()
     header = _choose_columns(kinds_by_name)
 
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(defuse_cell, header))
     for row in rows:
-        values_by_name = tables.cells_of(row, new_names)
-        writer.writerow([tables.cell_of(values_by_name.get(name)) for name in header])
+        values_by_name = tables.build_cells(row, new_names)
+        writer.writerow([tables.format_cell(values_by_name.get(name)) for name in header])
     return text.getvalue().removesuffix("\n")
 
 

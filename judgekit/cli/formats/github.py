@@ -22,7 +22,7 @@ from judgekit.cli.formats.row_results import WORST_FIRST
 from judgekit.gate import describe_run
 from judgekit.redaction.redact import without_secrets
 from judgekit.task_ids import task_name
-from judgekit.text import counted, escape_ci_commands, escaped, visible
+from judgekit.text import escape_ci_commands, escape_name, format_count, remove_invisible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +60,7 @@ def render_gate(report: Report) -> str:
     levels = _LEVEL_BY_VERDICT
     if not run["blocked"]:  # only give warnings
         levels = {}
-    annotations = _annotate_verdicts(verdicts, Checkout.of_gate(), levels)
+    annotations = _annotate_verdicts(verdicts, Checkout.of_current_folder(), levels)
     annotations += _annotate_unexamined(verdicts, run)
 
     summary = without_secrets(describe_run(report.judged_rows, report.skipped, report.not_examined))
@@ -94,7 +94,9 @@ def render_rows(results: RowResults) -> str:
     for row in results.summary.worst[:max_rows]:
         annotations.append(_annotate_row(row, file_property))
     for error, count in results.summary.errors.items():
-        message = f"{counted(count, 'row', 'rows')} without a verdict: {without_secrets(error)}"
+        message = (
+            f"{format_count(count, 'row', 'rows')} without a verdict: {without_secrets(error)}"
+        )
         annotations.append(_annotate("warning", message, **file_property, title="undetermined"))
 
     summary = f"{results.rows.name}: {results.about}"
@@ -175,12 +177,12 @@ def _annotate(level: str, message: str, **properties: object) -> str:
     # characters with a meaning in workflow commands.
     assignments = []
     for name, value in properties.items():
-        one_line = escaped(str(value))
+        one_line = escape_name(str(value))
         assignments.append(f"{name}={_percent_encode(one_line, _PROPERTY_ESCAPES)}")
 
     # The message can have multiple lines.
     shortened_message = message[:_MAX_MESSAGE_CHARS]
-    visible_message = visible(shortened_message).strip()
+    visible_message = remove_invisible(shortened_message).strip()
     harmless_message = escape_ci_commands(visible_message)
     encoded_message = _percent_encode(harmless_message, _MESSAGE_ESCAPES)
     return f"::{level} {','.join(assignments)}::{encoded_message}"
@@ -196,5 +198,5 @@ def _sum_up(words: Iterable[str]) -> str:
     counts = Counter(words)
     counts_by_word = [f"{counts[word]} {word}" for word in reversed(WORST_FIRST) if counts[word]]
     by_verdict = ", ".join(counts_by_word) or "nothing judged"
-    documents = counted(counts.total(), "document", "documents")
+    documents = format_count(counts.total(), "document", "documents")
     return _annotate("notice", f"{documents}: {by_verdict}", title="judgekit")

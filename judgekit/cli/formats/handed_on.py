@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from judgekit.judging.documents import STDIN
 from judgekit.redaction.redact import without_secrets
-from judgekit.text import rubric_name
+from judgekit.text import format_rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ def clean_gate(report: Report) -> GateRecords:
 
 def name_rubric(verdict: Record) -> str:
     """Name the rubric that a verdict follows."""
-    return rubric_name(verdict["rubric"]["id"], verdict["rubric"].get("source"))
+    return format_rubric_name(verdict["rubric"]["id"], verdict["rubric"].get("source"))
 
 
 def summarise_verdict(verdict: Record) -> str:
@@ -76,7 +76,7 @@ class Checkout(NamedTuple):
         return cls(folder, folder)
 
     @classmethod
-    def of_gate(cls) -> Self:
+    def of_current_folder(cls) -> Self:
         """Find the repository around the current folder, since the gate's paths are relative to it."""
         root = cls.of_folder(Path.cwd()).root
         return cls(root, root)

@@ -19,7 +19,7 @@ from judgekit.gate import PASSES, STOPS, UNKNOWN, describe_run
 from judgekit.markdown import escape_prose, format_block, format_inline, wrap
 from judgekit.redaction.redact import without_secrets
 from judgekit.task_ids import task_name
-from judgekit.text import counted
+from judgekit.text import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -59,7 +59,7 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
         verdict_lines.append(_Line(verdict["verdict"], task_name(verdict["task_id"]), verdict))
     verdict_lines.sort(key=lambda line: WORST_FIRST.index(line.word))
     accepted = sum(line.word == "accept" for line in verdict_lines)
-    documents = counted(len(verdict_lines), "document", "documents")
+    documents = format_count(len(verdict_lines), "document", "documents")
     title = f"judgekit: {accepted} of {documents} accepted"
     return _write_comment("judge", title, [*_build_verdict_table(verdict_lines)], verdict_lines)
 
@@ -125,7 +125,7 @@ def _render_section(section: Section, max_rows: int) -> list[str]:
 
 def _write_headline(summary: ResultsReport) -> str:
     """Write the number of rows, and if it's known, how many of them were accepted."""
-    rows = counted(summary.rows, "row", "rows")
+    rows = format_count(summary.rows, "row", "rows")
     if summary.accept_rate is None:
         return f"judgekit: {rows}"
     accepted = summary.verdicts.get("accept", 0)
@@ -169,7 +169,8 @@ def _write_comment(
             omitted_count += 1
 
     if omitted_count:
-        text += f"\n\nFindings of {counted(omitted_count, 'more document', 'more documents')} are left out."
+        documents = format_count(omitted_count, "more document", "more documents")
+        text += f"\n\nFindings of {documents} are left out."
     return text
 
 
@@ -241,7 +242,7 @@ def _write_details(line: _Line) -> str:
         if dismissed:
             finding_texts.append(f"  dismissed by {dismissed['who']}")
 
-    count = counted(len(verdict["findings"]), "finding", "findings")
+    count = format_count(len(verdict["findings"]), "finding", "findings")
     name = escape_prose(line.name)
     summary = f"<summary>{name}: {count} ({escape_prose(name_rubric(verdict))})</summary>"
     block = format_block("\n".join(finding_texts))

@@ -52,11 +52,11 @@ def convert_to_verdict(row: ResultRow, file: str) -> dict[str, Any]:
     For other programs' results and for comparisons, the record only has the word, scores, reasoning and cost.
     """
     # This needs pydantic, which takes longer to import than an engine takes to judge a document.
-    from judgekit.data.labels import nested
+    from judgekit.data.labels import parse_object
 
     record = _read_columns(row.columns)
     # Our own results have a column with more details.
-    judged = nested(row.columns.get("judged")) or {}
+    judged = parse_object(row.columns.get("judged")) or {}
     schema = str(judged.get("schema"))
     if schema.startswith("judgekit/"):
         record["rubric"] = judged.get("rubric") or _FOREIGN_RUBRIC
@@ -76,18 +76,18 @@ def convert_to_verdict(row: ResultRow, file: str) -> dict[str, Any]:
 
 def _read_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Build a verdict record from the columns that any program's results may have."""
-    from judgekit.evaluation.labels import number_of
+    from judgekit.evaluation.labels import parse_number
 
     reasoning = columns.get("reasoning")
     return {
         "rubric": _FOREIGN_RUBRIC,
         "mode": "",
-        "average": number_of(columns.get("average")),
+        "average": parse_number(columns.get("average")),
         "reasoning": "" if reasoning is None else str(reasoning),
         "findings": [],
         "rounds": [],
         "model": columns.get("model"),
         "degraded": columns.get("error"),
-        "duration_ms": number_of(columns.get("duration_ms")) or 0.0,
-        "cost_usd": number_of(columns.get("cost_usd")),
+        "duration_ms": parse_number(columns.get("duration_ms")) or 0.0,
+        "cost_usd": parse_number(columns.get("cost_usd")),
     }

@@ -45,7 +45,7 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 def render_gate(report: Report) -> str:
     """Write the results for the gate's files, and notifications about files without a verdict."""
     verdicts, run = clean_gate(report)
-    log_run = _build_run(verdicts, Checkout.of_gate())
+    log_run = _build_run(verdicts, Checkout.of_current_folder())
     log_run["tool"]["driver"]["notifications"] = [
         {"id": _SKIPPED_NOTIFICATION_ID},
         {"id": _NOT_EXAMINED_NOTIFICATION_ID},

@@ -15,7 +15,13 @@ from judgekit.evaluation.page import INTERVALS
 from judgekit.gate import PASSES, STOPS, UNKNOWN
 from judgekit.judging.wordless import is_wordless
 from judgekit.task_ids import task_name
-from judgekit.text import counted, escaped, lines_of, rubric_name, short_line
+from judgekit.text import (
+    escape_name,
+    format_count,
+    format_rubric_name,
+    shorten_to_line,
+    split_lines,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -66,11 +72,11 @@ def _render_gate_word(row: Row) -> str:
 
 
 def _render_gate_path(row: Row) -> str:
-    return escaped(row["path"])
+    return escape_name(row["path"])
 
 
 def _render_gate_commit(row: Row) -> str:
-    return f"({row['commit'][:7]} {escaped(row['author'])})"
+    return f"({row['commit'][:7]} {escape_name(row['author'])})"
 
 
 GATE_COLUMNS: tuple[Callable[[Row], str], ...] = (
@@ -143,7 +149,7 @@ def render_rows(results: RowResults) -> str:
 
 def render_report(results: RowResults) -> str:
     """Render the summary of rows: figures, tables, and the worst rows if requested."""
-    section_texts = [escaped(f"{results.summary.file}: {results.about}")]
+    section_texts = [escape_name(f"{results.summary.file}: {results.about}")]
     for section in results.sections:
         if section.title == WORST_ROWS and results.worst_row_count is not None:
             continue  # they're added below with more details
@@ -162,20 +168,20 @@ def render_row(word: str, row_id: str, columns: Record) -> str:
     A comparison has scores for its texts instead of a mean.
     """
     # Imported here since it loads pydantic, which is slow.
-    from judgekit.evaluation.labels import number_of
+    from judgekit.evaluation.labels import parse_number
 
     scores = ""
-    average = number_of(columns.get("average"))  # a CSV cell is text
+    average = parse_number(columns.get("average"))  # a CSV cell is text
     if average is not None:
         scores = f"  mean {average:g}"
     else:
         for name, score in (columns.get("scores") or {}).items():
-            scores += f"  {escaped(str(name))} {score:g}"
+            scores += f"  {escape_name(str(name))} {score:g}"
 
-    head = f"{word.upper().ljust(_WORD_WIDTH)}  {escaped(row_id)}{scores}"
+    head = f"{word.upper().ljust(_WORD_WIDTH)}  {escape_name(row_id)}{scores}"
     reason = columns.get("error") or columns.get("reasoning") or ""
-    reasons = short_line(str(reason), _MAX_REASON_CHARS)
-    plain_line = fit_text(f"{head}  ", escaped(reasons)).rstrip()
+    reasons = shorten_to_line(str(reason), _MAX_REASON_CHARS)
+    plain_line = fit_text(f"{head}  ", escape_name(reasons)).rstrip()
     # Add the colour last, because its codes would count as width.
     return _colour_word(word) + plain_line.removeprefix(word.upper())
 
@@ -191,14 +197,14 @@ def _render_worst_rows(results: RowResults) -> list[str]:
     for row in results.summary.worst[: results.worst_row_count]:
         # Compute the padding without the invisible colour codes.
         padding = " " * (_WORD_WIDTH - len(row.verdict))
-        head = f"{_colour_word(row.verdict)}{padding}  {escaped(row.id)}"
+        head = f"{_colour_word(row.verdict)}{padding}  {escape_name(row.id)}"
         if row.average is not None:
             head += f"  mean {row.average:g}"
         for name, score in row.scores.items():
-            head += f"  {escaped(name)} {score:g}"
+            head += f"  {escape_name(name)} {score:g}"
         row_lines.append(head)
         if row.reasoning:
-            row_lines.append(f"    {escaped(row.reasoning)}")
+            row_lines.append(f"    {escape_name(row.reasoning)}")
 
     return row_lines or ["no row is rejected or to be improved"]
 
@@ -209,7 +215,7 @@ def render_comparison(comparison: Comparison) -> str:
 
 def _render_comparison_lines(comparison: Comparison) -> Iterator[str]:
     """Yield lines with the winner, the texts from best to worst, and the reasons."""
-    names = {subject.letter: escaped(subject.path) for subject in comparison.subjects}
+    names = {subject.letter: escape_name(subject.path) for subject in comparison.subjects}
     head = typer.style(comparison.verdict.ljust(_WORD_WIDTH), bold=True)
     winner = names.get(comparison.verdict)
     yield head if winner is None else f"{head}  {winner}"
@@ -221,7 +227,7 @@ def _render_comparison_lines(comparison: Comparison) -> Iterator[str]:
         yield f"    {_describe_comparison_partiality(comparison)}"
     if comparison.degraded:
         yield f"    degraded: {comparison.degraded}"
-    for line in lines_of(comparison.reasoning):
+    for line in split_lines(comparison.reasoning):
         yield f"    {line}"
 
 
@@ -245,9 +251,9 @@ def _describe_judging(comparison: Comparison) -> str:
     """Describe the rubric, mode, rounds, decision, time and cost of a comparison in one line."""
     cost_fields = {"cost_usd", "cost_source", "cost_complete", "rounds"}
     cost = describe_cost(comparison.model_dump(include=cost_fields))
-    rounds = counted(len(comparison.rounds), "round", "rounds")
+    rounds = format_count(len(comparison.rounds), "round", "rounds")
     ref = f"{comparison.rubric.id}@{comparison.rubric.version}"
-    rubric = rubric_name(ref, comparison.rubric.source)
+    rubric = format_rubric_name(ref, comparison.rubric.source)
     decision = _describe_decision(comparison)
     seconds = f"{comparison.duration_ms / 1000:.1f} s"
     return f"{rubric}, {comparison.mode}; {rounds}; {decision}, {seconds}{cost}"
@@ -284,11 +290,11 @@ def _describe_lead(comparison: Comparison) -> str:
 
 def _describe_comparison_partiality(comparison: Comparison) -> str:
     """Return a warning about the texts written by the judges' own model families."""
-    from judgekit.judging.documents import named
+    from judgekit.judging.documents import parse_families
 
     letters = []
     for subject in comparison.subjects:
-        author_families = named(subject.family)
+        author_families = parse_families(subject.family)
         is_by_judges = any(family in comparison.families for family in author_families)
         if is_by_judges:
             letters.append(subject.letter)
@@ -350,7 +356,7 @@ def _draw_probability_bars(verdict: Record) -> list[str]:
             continue  # this is one of many claims, which the findings explain
         bars = _draw_bars(shares.values())
         likeliest = max(shares, key=shares.__getitem__)
-        dimension_lines.append(f"{escaped(name)}  {bars}  {likeliest}: {shares[likeliest]:.0%}")
+        dimension_lines.append(f"{escape_name(name)}  {bars}  {likeliest}: {shares[likeliest]:.0%}")
     return dimension_lines
 
 
@@ -386,13 +392,13 @@ def _render_scores(verdict: Record, *, headed: bool) -> str:
         return scores.strip()
     text = verdict["verdict"].upper().ljust(_WORD_WIDTH)
     word = typer.style(text, fg=COLOURS[verdict["verdict"]], bold=True)
-    return f"{word}  {escaped(task_name(verdict['task_id']))}{scores}"
+    return f"{word}  {escape_name(task_name(verdict['task_id']))}{scores}"
 
 
 def _render_judges(verdict: Record) -> str:
     """Describe a verdict's origin: the rubric, each tier's outcome, and the deciding model."""
     ref = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}"
-    line_parts = [f"{rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"]
+    line_parts = [f"{format_rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"]
     if verdict["rounds"]:
         line_parts.append(
             ", ".join(_describe_round(verdict, round_) for round_ in verdict["rounds"])
@@ -405,7 +411,7 @@ def _render_judges(verdict: Record) -> str:
 
     depth = verdict.get("depth")
     if depth:
-        line_parts.append(f"depth {depth['depth']} ({escaped(depth['rule'])})")
+        line_parts.append(f"depth {depth['depth']} ({escape_name(depth['rule'])})")
     return "; ".join(line_parts)
 
 
@@ -467,7 +473,7 @@ def _render_findings_and_reviews(verdict: Record) -> list[str]:
 def _indent(text: str) -> str:
     """Indent a text, and its further lines more, so that a model's can't be mistaken for ours."""
     deeper = "\n        "
-    return f"    {deeper.join(lines_of(text))}"
+    return f"    {deeper.join(split_lines(text))}"
 
 
 def _describe_review(finding: Record) -> str:

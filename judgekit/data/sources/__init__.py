@@ -108,7 +108,7 @@ class Source(NamedTuple):
             file, _ = split_table(path)
         # Skip the first character, because a file named `.csv`, for example, has no extension.
         name = PurePath(file).name[1:]
-        return without_packing(name).endswith(self.endings)
+        return strip_compression_extension(name).endswith(self.endings)
 
     @property
     def reader(self) -> SourceReader:
@@ -163,7 +163,7 @@ def split_table(path: str) -> tuple[str, str]:
     return file, table
 
 
-def without_packing(path: str) -> str:
+def strip_compression_extension(path: str) -> str:
     """Return a path in lower case, without an extension for compression."""
     return path.lower().removesuffix(PACKED_ENDING)
 

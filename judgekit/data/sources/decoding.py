@@ -26,10 +26,10 @@ def open_as_utf_8(file: BinaryIO, name: str, reading: Reading) -> BinaryIO:
     A plain UTF-8 file is returned unchanged. Other encodings than UTF-8 get a remark. Reading raises
     `InputError` if the file is damaged.
     """
-    head = sniffing.head_of(file)
+    head = sniffing.peek_head(file)
     if head.startswith(_GZIP_MAGIC):
         file = io.BufferedReader(_Unpacked(file, name), _CHUNK)
-        head = sniffing.head_of(file)
+        head = sniffing.peek_head(file)
     text = sniffing.recognise_text(head, reading.encoding)
     if text.is_plain:
         return file

@@ -12,11 +12,11 @@ from judgekit.data.cells import (
     CellError,
     check_names,
     check_text,
-    with_name_of_index,
-    without_blank_end,
+    name_index_column,
+    strip_blank_end,
 )
-from judgekit.data.sources import TOO_LONG_MESSAGE, DataRow, without_packing
-from judgekit.data.sources.line_reader import BOM, bounded_lines, unreadable_row
+from judgekit.data.sources import TOO_LONG_MESSAGE, DataRow, strip_compression_extension
+from judgekit.data.sources.line_reader import BOM, build_unreadable_row, read_bounded_lines
 from judgekit.data.sources.output_columns import find_outputs
 from judgekit.judging.documents import MAX_BYTES
 
@@ -60,7 +60,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
             if names is None:
                 if _is_separator_line(cells):
                     continue
-                header = with_name_of_index(without_blank_end(cells, 1))
+                header = name_index_column(strip_blank_end(cells, 1))
                 outputs = find_outputs(header)
                 names = check_names(outputs.unique_names() if outputs else header)
                 continue
@@ -76,7 +76,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
         if names is None:  # without a header, no row can be read
             if problem is not None:
-                yield unreadable_row(problem, number, lines.line_number)
+                yield build_unreadable_row(problem, number, lines.line_number)
             return
 
         # Excel writes cleared rows below the table. So an empty row only counts if another row follows.
@@ -93,7 +93,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
         elif problem is None:
             yield DataRow(number, row)
         else:
-            yield unreadable_row(problem, number, lines.line_number)
+            yield build_unreadable_row(problem, number, lines.line_number)
 
 
 def _split_outputs(outputs: OutputColumns, number: int, row: dict[str, str]) -> Iterator[DataRow]:
@@ -103,7 +103,7 @@ def _split_outputs(outputs: OutputColumns, number: int, row: dict[str, str]) -> 
     """
     first_number = (number - 1) * len(outputs.outputs) + 1
     cells = list(row.values())
-    for row_number, columns in enumerate(outputs.rows(cells), first_number):
+    for row_number, columns in enumerate(outputs.build_rows(cells), first_number):
         yield DataRow(row_number, columns)
 
 
@@ -113,11 +113,11 @@ def _find_delimiter(file: BinaryIO, name: str, reading: Reading) -> str:
     Without one, find it in the header, and remark if it's unusual. Raises `InputError` for a file in another
     format.
     """
-    head = sniffing.head_of(file)
+    head = sniffing.peek_head(file)
     sniffing.refuse_others(head, name)
     if reading.delimiter is not None:
         return reading.delimiter
-    usual = DELIMITERS[PurePath(without_packing(name)).suffix]
+    usual = DELIMITERS[PurePath(strip_compression_extension(name)).suffix]
     delimiter = sniffing.find_delimiter(head, usual, name)
     if delimiter != usual:
         words = sniffing.describe_delimiter(delimiter)
@@ -129,7 +129,7 @@ class _Lines:
     """The lines of a file; if a row is broken, all its lines except the first can be read again."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._lines = bounded_lines(file, MAX_BYTES)
+        self._lines = read_bounded_lines(file, MAX_BYTES)
         self._lines_to_repeat: deque[str] = deque()
         self._row_lines: list[str] = []  # the lines of the current row
         self._row_char_count = 0  # of the current row, in characters
@@ -190,7 +190,7 @@ def _is_separator_line(cells: Sequence[str]) -> bool:
 
 def _map_cells(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
     """Map column names to a row's cells. Raises `CellError` for a wrong number of cells or invalid text."""
-    cells = without_blank_end(cells, len(names))
+    cells = strip_blank_end(cells, len(names))
     if len(cells) != len(names):
         raise CellError(f"expected {len(names)} cells, as many as the header has, got {len(cells)}")
     row = dict(zip(names, cells, strict=True))

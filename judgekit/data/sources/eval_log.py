@@ -8,13 +8,13 @@ import zipfile
 from typing import TYPE_CHECKING, BinaryIO
 
 from judgekit.data import presets
-from judgekit.data.arrow import parquet_module
+from judgekit.data.arrow import import_parquet_module
 from judgekit.data.cells import CellError
 from judgekit.data.sources import TOO_LONG_MESSAGE, DataRow, json_lines
-from judgekit.data.sources.line_reader import unreadable_row
+from judgekit.data.sources.line_reader import build_unreadable_row
 from judgekit.errors import InputError
 from judgekit.judging.documents import MAX_BYTES
-from judgekit.text import escaped
+from judgekit.text import escape_name
 
 if TYPE_CHECKING:
     from judgekit.data.sources import Reading, Stream
@@ -39,16 +39,16 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
             try:
                 sample = json_lines.read_object(_unpack(archive, entry, file, name))
             except CellError as error:
-                yield unreadable_row(error, number, number)
+                yield build_unreadable_row(error, number, number)
                 continue
-            yield DataRow(number, presets.without_bulk(sample))
+            yield DataRow(number, presets.remove_bulk(sample))
 
 
 def _open_archive(file: BinaryIO, name: str) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(file)
     except zipfile.BadZipFile as error:
-        raise InputError(f"{escaped(name)}: no whole log of inspect-ai ({error})") from None
+        raise InputError(f"{escape_name(name)}: no whole log of inspect-ai ({error})") from None
 
 
 def _list_samples(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
@@ -58,7 +58,7 @@ def _list_samples(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
         if entry.filename.startswith(_SAMPLES_FOLDER) and entry.filename.endswith(".json"):
             samples.append(entry)
     if not samples:
-        raise InputError(f"{escaped(name)}: no samples in it; expected a log of inspect-ai")
+        raise InputError(f"{escape_name(name)}: no samples in it; expected a log of inspect-ai")
     return samples
 
 
@@ -84,7 +84,7 @@ def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, file: BinaryIO, na
 
 def _unpack_zstandard(entry: zipfile.ZipInfo, file: BinaryIO, name: str) -> bytes:
     """Unpack a file that is compressed with Zstandard, which `zipfile` doesn't support."""
-    parquet_module(name, "such a log")
+    import_parquet_module(name, "such a log")
     import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
     # Skip the local file header, which ends with a name and extra fields of variable length.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from judgekit.data import columns, presets, sniffing
 from judgekit.data.cells import CellError
 from judgekit.data.sources import DataRow, json_lines
-from judgekit.data.sources.line_reader import BOM, unreadable_row
+from judgekit.data.sources.line_reader import BOM, build_unreadable_row
 from judgekit.errors import InputError
-from judgekit.text import RepeatedKeyError, counted, refuse_repeated_keys
+from judgekit.text import RepeatedKeyError, format_count, refuse_repeated_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _REMEDY = "or write one object a line into a file whose name ends in .jsonl"
 
 def check(file: BinaryIO, name: str, reading: Reading) -> None:
     del reading  # JSON has no delimiters
-    sniffing.refuse_others(sniffing.head_of(file), name)
+    sniffing.refuse_others(sniffing.peek_head(file), name)
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
@@ -45,7 +45,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
         problem = f"expected each key once, got {error.key!r} twice in an object; rename one"
         raise InputError(f"{name}: {problem}") from None
     except RecursionError:
-        raise InputError(f"{name}: {json_lines.too_deep()}") from None
+        raise InputError(f"{name}: {json_lines.describe_deep_nesting()}") from None
     except ValueError as error:
         # Accept JSON Lines in a file named .json.
         if not _is_json_lines(raw):
@@ -59,7 +59,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
         try:
             yield DataRow(number, json_lines.check_object(value))
         except CellError as error:
-            yield unreadable_row(error, number, number)
+            yield build_unreadable_row(error, number, number)
 
 
 def _describe_error(error: ValueError) -> str:
@@ -116,7 +116,7 @@ def _find_rows(document: object, name: str) -> Sequence[Any]:
         return [document]
     found_lists = "none"
     if lists:
-        found_lists = f"{counted(len(lists), 'list', 'lists')} ({', '.join(lists)})"
+        found_lists = f"{format_count(len(lists), 'list', 'lists')} ({', '.join(lists)})"
     raise InputError(
         f"{name}: expected {_EXPECTED_LIST}, got {found_lists}; keep one list, {_REMEDY}"
     )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from judgekit.data import presets, sniffing
 from judgekit.data.cells import CellError
 from judgekit.data.sources import TOO_LONG_MESSAGE, DataRow
-from judgekit.data.sources.line_reader import BOM, bounded_lines, unreadable_row
+from judgekit.data.sources.line_reader import BOM, build_unreadable_row, read_bounded_lines
 from judgekit.judging.documents import MAX_BYTES
-from judgekit.text import RepeatedKeyError, encodable, refuse_repeated_keys
+from judgekit.text import RepeatedKeyError, refuse_repeated_keys, replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,12 +23,12 @@ _KINDS = {list: "a list", str: "a text", bool: "true or false", type(None): "nul
 
 def check(file: BinaryIO, name: str, reading: Reading) -> None:
     del reading  # JSON has no delimiters
-    sniffing.refuse_others(sniffing.head_of(file), name)
+    sniffing.refuse_others(sniffing.peek_head(file), name)
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
     check(file, name, reading)
-    yield from read_lines(bounded_lines(file, MAX_BYTES))
+    yield from read_lines(read_bounded_lines(file, MAX_BYTES))
 
 
 def read_lines(lines: Iterable[bytes | None]) -> Stream:
@@ -45,7 +45,7 @@ def read_lines(lines: Iterable[bytes | None]) -> Stream:
         try:
             row = read_object(line)
         except CellError as error:
-            yield unreadable_row(error, next_number, line_number)
+            yield build_unreadable_row(error, next_number, line_number)
             next_number += 1
             continue
 
@@ -77,7 +77,7 @@ def read_object(raw: bytes | None) -> dict[str, Any]:
         text = raw.decode()
         value = json.loads(text, object_pairs_hook=refuse_repeated_keys)
     except UnicodeDecodeError as error:
-        raise CellError(sniffing.no_utf_8(raw[error.start])) from None
+        raise CellError(sniffing.describe_invalid_byte(raw[error.start])) from None
     except RepeatedKeyError as error:
         raise CellError(
             "expected each key once, got this one twice; rename one", error.key
@@ -89,7 +89,7 @@ def read_object(raw: bytes | None) -> dict[str, Any]:
     except ValueError:
         raise CellError("expected a shorter number, got one of thousands of digits") from None
     except RecursionError:
-        raise CellError(too_deep()) from None
+        raise CellError(describe_deep_nesting()) from None
 
     # Quick searches show whether the slow checks are needed, which is rare.
     may_be_deep = text.count("[") + text.count("{") > MAX_DEPTH
@@ -105,7 +105,7 @@ def check_object(
     The checks for depth and surrogates are slow. Callers who know that a value can't fail can skip them.
     """
     if may_be_deep and _is_deep(value):
-        raise CellError(too_deep())
+        raise CellError(describe_deep_nesting())
     if not isinstance(value, dict):
         raise CellError(f"expected a JSON object, got {_KINDS.get(type(value), 'a number')}")
     if may_have_surrogates:
@@ -113,7 +113,7 @@ def check_object(
     return value
 
 
-def too_deep() -> str:
+def describe_deep_nesting() -> str:
     return f"expected at most {MAX_DEPTH} lists and objects inside each other, got more"
 
 
@@ -126,7 +126,7 @@ def _check_surrogates(row: dict[str, Any]) -> None:
             problem = (
                 "expected text, got half of a surrogate pair (a \\ud8… without its other half)"
             )
-            raise CellError(problem, encodable(column)) from None
+            raise CellError(problem, replace_surrogates(column)) from None
 
 
 def _is_deep(value: object) -> bool:

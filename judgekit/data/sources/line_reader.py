@@ -15,7 +15,7 @@ BOM = b"\xef\xbb\xbf"
 _CHUNK_SIZE = 1_000_000  # bytes to read at once from the rest of a line that is too long
 
 
-def bounded_lines(file: BinaryIO, max_bytes: int) -> Iterator[bytes | None]:
+def read_bounded_lines(file: BinaryIO, max_bytes: int) -> Iterator[bytes | None]:
     """Yield a file's lines with their line ends. A line of more than `max_bytes` is None."""
     while line := file.readline(max_bytes):
         is_complete = len(line) < max_bytes or line.endswith(b"\n")
@@ -35,7 +35,7 @@ def _skip_rest(file: BinaryIO) -> None:
             return
 
 
-def unreadable_row(error: CellError, number: int, line: int) -> UnreadableRow:
+def build_unreadable_row(error: CellError, number: int, line: int) -> UnreadableRow:
     """Build an unreadable row from an error. If the line has another number than the row, mention it."""
     problem = error.problem
     if line != number:

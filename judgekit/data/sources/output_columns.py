@@ -50,7 +50,7 @@ class OutputColumns(NamedTuple):
                 names.append(f"{number}. {name}")
         return names
 
-    def rows(self, cells: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def build_rows(self, cells: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield a row for each output, in the form in which promptfoo writes rows as JSON.
 
         There's a cell for each column.

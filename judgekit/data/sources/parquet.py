@@ -6,13 +6,13 @@ import io
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from judgekit.data import parquet_pages
-from judgekit.data.arrow import parquet_module, plain_cells
+from judgekit.data.arrow import convert_cells, import_parquet_module
 from judgekit.data.cells import CellError, check_names
 from judgekit.data.sources import TOO_LONG_MESSAGE, DataRow, UnreadableRow
-from judgekit.data.sources.line_reader import unreadable_row
+from judgekit.data.sources.line_reader import build_unreadable_row
 from judgekit.errors import InputError
 from judgekit.judging.documents import MAX_BYTES
-from judgekit.text import encodable
+from judgekit.text import replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -41,11 +41,11 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
         try:
             names = check_names(opened.schema_arrow.names)
         except CellError as error:
-            yield unreadable_row(error, number=0, line=0)  # 0 stands for the header
+            yield build_unreadable_row(error, number=0, line=0)  # 0 stands for the header
             return
 
         number = 0
-        for batch in _yield_batches(opened, pages.rows_at_once(_MAX_BATCH_ROWS)):
+        for batch in _yield_batches(opened, pages.choose_rows_at_once(_MAX_BATCH_ROWS)):
             for cells in _yield_cells(batch):
                 number += 1
                 yield _build_row(number, names, cells)
@@ -70,7 +70,9 @@ def _build_row(
 
 def _open(file: BinaryIO, name: str, texts: Sequence[str] = ()) -> parquet.ParquetFile:
     """Open a Parquet file. Repeated strings in the columns `texts` are only kept in memory once."""
-    return parquet_module(name).ParquetFile(file, buffer_size=_BUFFER, read_dictionary=list(texts))
+    return import_parquet_module(name).ParquetFile(
+        file, buffer_size=_BUFFER, read_dictionary=list(texts)
+    )
 
 
 def _measure_pages(file: BinaryIO, name: str) -> parquet_pages.Pages:
@@ -79,7 +81,7 @@ def _measure_pages(file: BinaryIO, name: str) -> parquet_pages.Pages:
     try:
         return parquet_pages.measure_pages(file, _open(file, name), size)
     except parquet_pages.PagesError as error:
-        raise InputError(f"{encodable(name)}: {error}") from None
+        raise InputError(f"{replace_surrogates(name)}: {error}") from None
 
 
 def _yield_batches(file: parquet.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
@@ -93,7 +95,7 @@ def _yield_cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
     """Yield the cells of each row, or None if a row is too long to unpack."""
     # If the entire batch is small enough, so is every row in it.
     if _estimate_bytes(batch.columns) <= MAX_BYTES:
-        yield from zip(*map(plain_cells, batch.columns), strict=True)
+        yield from zip(*map(convert_cells, batch.columns), strict=True)
         return
 
     for index in range(batch.num_rows):
@@ -103,7 +105,7 @@ def _yield_cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
             continue
         cells = []
         for column in row.columns:
-            cells += plain_cells(column)  # a list of one cell
+            cells += convert_cells(column)  # a list of one cell
         yield cells
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from judgekit.data.cells import CellError, check_names, check_text
 from judgekit.data.sources import DataRow, split_table
-from judgekit.data.sources.line_reader import unreadable_row
-from judgekit.data.values import NoJsonValueError, plain_value
+from judgekit.data.sources.line_reader import build_unreadable_row
+from judgekit.data.values import NoJsonValueError, convert_value
 from judgekit.errors import InputError
-from judgekit.text import escaped
+from judgekit.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
                 try:
                     yield DataRow(number, _make_row(names, values))
                 except CellError as error:
-                    yield unreadable_row(error, number, number)
+                    yield build_unreadable_row(error, number, number)
     except sqlite3.Error as error:
         raise _build_damage_error(name, error) from None
 
@@ -84,11 +84,11 @@ def _choose_table(connection: sqlite3.Connection, name: str) -> str:
         return wanted
     if not wanted and len(tables) == 1:
         return tables[0]
-    listed = ", ".join(map(escaped, tables)) or "none"
+    listed = ", ".join(map(escape_name, tables)) or "none"
     problem = f"it has the tables {listed}"
     if wanted:
-        problem = f"no table {escaped(wanted)}; {problem}"
-    raise InputError(f"{escaped(path)}: {problem}; name one as FILE::TABLE")
+        problem = f"no table {escape_name(wanted)}; {problem}"
+    raise InputError(f"{escape_name(path)}: {problem}; name one as FILE::TABLE")
 
 
 def _make_row(names: Sequence[str], values: Sequence[object]) -> dict[str, Any]:
@@ -98,11 +98,11 @@ def _make_row(names: Sequence[str], values: Sequence[object]) -> dict[str, Any]:
         if isinstance(value, str):
             check_text(value, name)
         try:
-            row[name] = plain_value(value)
+            row[name] = convert_value(value)
         except NoJsonValueError as error:
             raise CellError(str(error), name) from None
     return row
 
 
 def _build_damage_error(name: str, error: sqlite3.Error) -> InputError:
-    return InputError(f"{escaped(name)}: cannot be read as a database of SQLite ({error})")
+    return InputError(f"{escape_name(name)}: cannot be read as a database of SQLite ({error})")

@@ -12,15 +12,15 @@ from judgekit.data.cells import (
     CellError,
     check_names,
     check_text,
-    with_name_of_index,
-    without_blank_end,
+    name_index_column,
+    strip_blank_end,
 )
 from judgekit.data.sources import TOO_LONG_MESSAGE, DataRow, split_table
-from judgekit.data.sources.line_reader import unreadable_row
-from judgekit.data.values import NoJsonValueError, plain_value
+from judgekit.data.sources.line_reader import build_unreadable_row
+from judgekit.data.values import NoJsonValueError, convert_value
 from judgekit.errors import InputError
 from judgekit.judging.documents import MAX_BYTES
-from judgekit.text import escaped
+from judgekit.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,7 +54,7 @@ def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
     try:
         names = _read_names(header)
     except CellError as error:
-        yield unreadable_row(error, number=0, line=0)  # 0 stands for the header
+        yield build_unreadable_row(error, number=0, line=0)  # 0 stands for the header
         return
 
     empty_count = 0  # empty rows since the last row with content
@@ -70,7 +70,7 @@ def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
         try:
             yield DataRow(number, _make_row(names, cells))
         except CellError as error:
-            yield unreadable_row(error, number, line_number)
+            yield build_unreadable_row(error, number, line_number)
 
 
 def _is_blank(cells: Sequence[object]) -> bool:
@@ -80,8 +80,8 @@ def _is_blank(cells: Sequence[object]) -> bool:
 def _read_names(header: Sequence[object]) -> list[str]:
     """Return the column names in a header. Raises `CellError` if they're invalid."""
     all_names = list(map(_convert_name, header))
-    names = without_blank_end(all_names, 1)
-    return check_names(with_name_of_index(names))
+    names = strip_blank_end(all_names, 1)
+    return check_names(name_index_column(names))
 
 
 def _open(file: BinaryIO, name: str) -> Workbook:
@@ -91,7 +91,7 @@ def _open(file: BinaryIO, name: str) -> Workbook:
         unpacked = sum(entry.file_size for entry in archive.infolist())
     if unpacked > MAX_UNPACKED_BYTES:
         problem = f"it unpacks to more than {MAX_UNPACKED_BYTES // 1_000_000} MB"
-        raise InputError(f"{escaped(name)}: {problem}; export its rows as CSV in UTF-8")
+        raise InputError(f"{escape_name(name)}: {problem}; export its rows as CSV in UTF-8")
     file.seek(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # openpyxl warns about styles and charts
@@ -105,7 +105,7 @@ def _import_openpyxl(name: str) -> ModuleType:
     except ImportError as error:
         command = install_extra("data")
         raise InputError(
-            f"{escaped(name)}: a workbook needs openpyxl ({error}); run {command}"
+            f"{escape_name(name)}: a workbook needs openpyxl ({error}); run {command}"
         ) from None
     return openpyxl  # type: ignore[no-any-return]  # it has no types
 
@@ -120,11 +120,11 @@ def _explain_errors(name: str) -> Iterator[None]:
     except zipfile.BadZipFile:
         problem = "no workbook of this kind (it may be an older one, or have a password)"
         raise InputError(
-            f"{escaped(name)}: {problem}; save it as .xlsx, or as CSV in UTF-8"
+            f"{escape_name(name)}: {problem}; save it as .xlsx, or as CSV in UTF-8"
         ) from None
     except Exception as error:  # noqa: BLE001 - for a damaged file, openpyxl can raise anything
         problem = f"cannot be read as a workbook ({type(error).__name__}: {error})"
-        raise InputError(f"{escaped(name)}: {escaped(problem)}; save it again") from None
+        raise InputError(f"{escape_name(name)}: {escape_name(problem)}; save it again") from None
 
 
 def _choose_sheet(workbook: Workbook, name: str, reading: Reading) -> ReadOnlyWorksheet:
@@ -137,15 +137,15 @@ def _choose_sheet(workbook: Workbook, name: str, reading: Reading) -> ReadOnlyWo
     if wanted in sheets:
         return sheets[wanted]
 
-    listed = ", ".join(map(escaped, sheets)) or "none"
+    listed = ", ".join(map(escape_name, sheets)) or "none"
     is_missing = wanted != ""
     if is_missing or not sheets:
-        problem = f"no sheet {escaped(wanted)}; it has the sheets {listed}"
-        raise InputError(f"{escaped(path)}: {problem}; name one as FILE::SHEET")
+        problem = f"no sheet {escape_name(wanted)}; it has the sheets {listed}"
+        raise InputError(f"{escape_name(path)}: {problem}; name one as FILE::SHEET")
 
     sheet = _find_first_visible(list(sheets.values()))
     if len(sheets) > 1:
-        title = escaped(sheet.title)
+        title = escape_name(sheet.title)
         reading.remark(f"{path}: the sheet {title} is read (FILE::SHEET names another of {listed})")
     return sheet
 
@@ -193,7 +193,7 @@ def _make_row(names: Sequence[str], cells: Sequence[object]) -> dict[str, Any]:
             check_text(cell, name)
             size += len(cell)
         try:
-            row[name] = plain_value(cell)
+            row[name] = convert_value(cell)
         except NoJsonValueError as error:
             raise CellError(str(error), name) from None
 

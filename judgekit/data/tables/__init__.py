@@ -32,7 +32,7 @@ _FIXED_KINDS = {
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[IO[bytes]]:
+def open_replacement(target: Path) -> Iterator[IO[bytes]]:
     """Open a new file, which atomically replaces `target` when the block ends.
 
     If `target` doesn't exist yet, the new file is private. Raises `OSError`.
@@ -101,7 +101,7 @@ def find_format(path: str) -> ResultFormat | None:
     return None
 
 
-def writer_of(path: str) -> TableWriter | None:
+def load_writer(path: str) -> TableWriter | None:
     """Load the module that writes a results file with this name.
 
     Returns None for JSON Lines, which need no table writer, and for an unknown extension.
@@ -134,7 +134,7 @@ def write_table(
     columns = ColumnKinds(ours)
     for _, row in _read_lines(part):
         columns.add(row)
-    all_kinds, renamed = columns.named()
+    all_kinds, renamed = columns.get_kinds_by_name()
     kinds = {name: all_kinds[name] for name in all_kinds if name not in left_out}
     types = _select_types(schema, kinds)
     writer.write(
@@ -189,9 +189,9 @@ class ColumnKinds:
         for name, value in row.items():
             is_added = name in self.added_names
             kinds_by_column = self.added_kinds_by_column if is_added else self.input_kinds_by_column
-            kinds_by_column.setdefault(name, set()).add(_kind_of(value))
+            kinds_by_column.setdefault(name, set()).add(_determine_kind(value))
         for name, value in _map_scores(row).items():
-            self.score_kinds_by_column.setdefault(name, set()).add(_kind_of(value))
+            self.score_kinds_by_column.setdefault(name, set()).add(_determine_kind(value))
 
     def update(self, other: ColumnKinds) -> None:
         """Add the kinds of values in other rows."""
@@ -199,7 +199,7 @@ class ColumnKinds:
         _merge_kinds(self.added_kinds_by_column, other.added_kinds_by_column)
         _merge_kinds(self.score_kinds_by_column, other.score_kinds_by_column)
 
-    def named(self) -> tuple[dict[str, set[str]], dict[str, str]]:
+    def get_kinds_by_name(self) -> tuple[dict[str, set[str]], dict[str, str]]:
         """Return the kinds of values by column name, in order, and the new names of renamed input columns.
 
         If an input column has the name of a score column, it's renamed to `row.NAME`.
@@ -247,7 +247,7 @@ def _map_scores(row: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def cells_of(row: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+def build_cells(row: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
     """Return a row's cells by column name, with one column per score at the end."""
     cells_without_scores = {}
     for name, value in row.items():
@@ -256,19 +256,19 @@ def cells_of(row: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, An
     return cells_without_scores | _map_scores(row)
 
 
-def cell_of(value: object) -> str:
+def format_cell(value: object) -> str:
     """Format a value as a CSV cell that no spreadsheet evaluates as a formula."""
-    return "" if value is None else defuse_cell(text_of(value))
+    return "" if value is None else defuse_cell(convert_to_text(value))
 
 
-def text_of(value: object) -> str:
+def convert_to_text(value: object) -> str:
     """Return a string unchanged, and any other value as JSON."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)
 
 
-def _kind_of(value: object) -> str:
+def _determine_kind(value: object) -> str:
     """Return the kind of column that a value needs; "" for None, which fits into any column."""
     match value:
         case None:
@@ -276,14 +276,14 @@ def _kind_of(value: object) -> str:
         case bool():
             return "bool"
         case int():
-            return _kind_of_integer(value)
+            return _determine_integer_kind(value)
         case float():
             return "float"
         case _:
             return "text"
 
 
-def _kind_of_integer(value: int) -> str:
+def _determine_integer_kind(value: int) -> str:
     """Return "int" for an integer that a float can hold exactly, "long" if 64 bits can, or else "text"."""
     is_exact_as_float = abs(value) <= _MAX_EXACT_FLOAT
     if is_exact_as_float:
@@ -341,7 +341,7 @@ def make_batch(
     """
     import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
-    cells_by_row = [cells_of(row, renamed) for row in rows]
+    cells_by_row = [build_cells(row, renamed) for row in rows]
     arrays = []
     for column in schema:
         values = [cells.get(column.name) for cells in cells_by_row]
@@ -359,7 +359,7 @@ def _make_array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa
     if is_of_input:
         return _make_exact_array(values, column)
     if pa.types.is_string(column.type):
-        values = [value if value is None else text_of(value) for value in values]
+        values = [value if value is None else convert_to_text(value) for value in values]
     return pa.array(values, column.type)
 
 
@@ -370,11 +370,11 @@ def _make_exact_array(values: list[Any], column: pa.Field) -> pa.Array:
     """
     import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 
-    from judgekit.data.arrow import plain_cells  # noqa: PLC0415 - imported lazily, because it needs pyarrow
+    from judgekit.data.arrow import convert_cells  # noqa: PLC0415 - imported lazily, because it needs pyarrow
 
     try:
         array = _parse_values(values, column.type)
-        is_exact = plain_cells(array) == values
+        is_exact = convert_cells(array) == values
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         raise ColumnTypeError(column.name) from None
     if not is_exact:
@@ -392,7 +392,7 @@ def _parse_values(values: list[Any], column_type: pa.DataType) -> pa.Array:
         return pa.array(values, pa.string()).cast(column_type)
 
 
-def misfits(rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType]) -> set[str]:
+def find_misfits(rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType]) -> set[str]:
     """Find the columns whose cells don't all fit their type in `types`."""
     import pyarrow as pa  # noqa: PLC0415 - an optional dependency
 

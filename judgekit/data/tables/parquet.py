@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING, Any
 
-from judgekit.data.arrow import parquet_module
-from judgekit.data.tables import ColumnTypeError, build_schema, make_batch, replacing
+from judgekit.data.arrow import import_parquet_module
+from judgekit.data.tables import ColumnTypeError, build_schema, make_batch, open_replacement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ _MAX_GROUP_BYTES = 64_000_000  # in a row group, which must fit into memory
 
 
 def check(name: str) -> None:
-    parquet_module(name)
+    import_parquet_module(name)
 
 
 def write(table: ResultsTable, target: Path) -> None:
@@ -28,7 +28,7 @@ def write(table: ResultsTable, target: Path) -> None:
     types = dict(table.type_by_column)
     while True:  # if a cell doesn't fit, drop its column's type and try again
         try:
-            with replacing(target) as file:
+            with open_replacement(target) as file:
                 _write_to(file, table, types)
         except ColumnTypeError as error:
             del types[error.column]
@@ -39,7 +39,7 @@ def write(table: ResultsTable, target: Path) -> None:
 def _write_to(file: IO[bytes], table: ResultsTable, types: Mapping[str, pa.DataType]) -> None:
     """Write the rows to an open file. Raises `ColumnTypeError` if a cell doesn't fit its type."""
     schema = build_schema(table.kinds_by_column, types)
-    with parquet_module(table.part_file.name).ParquetWriter(file, schema) as writer:
+    with import_parquet_module(table.part_file.name).ParquetWriter(file, schema) as writer:
         for rows in _group_rows(table):
             writer.write_batch(make_batch(rows, schema, table.new_name_by_column, types))
 

@@ -16,7 +16,7 @@ from judgekit.retrieval.sources import (
     split_file_name,
 )
 from judgekit.retrieval.sources.front_matter import read_front_matter
-from judgekit.text import lines_of
+from judgekit.text import split_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def is_store(root: str, _profile: Profile) -> bool:
     return os.path.isfile(os.path.join(root, INDEX))
 
 
-def listed(_root: str, _profile: Profile) -> Listed:
+def read_listing(_root: str, _profile: Profile) -> Listed:
     return Listed()  # every folder is looked into
 
 
@@ -117,7 +117,7 @@ def _read_list_text(root: str, relative: str, text: str, note: str | None) -> En
     folder, _, _ = relative.rpartition("/")
     kept_lines: list[str] = []
     link_count = 0
-    for line in lines_of(text):
+    for line in split_lines(text):
         link_count += line.count("](")
         # Each link is looked up on disk, so lines after too many links are kept unchecked.
         if link_count > _MAX_LINKS or not _leads_to_topic(root, folder, line):

@@ -21,7 +21,7 @@ from judgekit.retrieval.sources import (
     read_time,
     resolve_inside,
 )
-from judgekit.text import lines_of
+from judgekit.text import split_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _lists_memories(root: str) -> bool:
         head, _ = read_bytes(os.path.realpath(root), INDEX, _HEAD_BYTES)
     except Unreadable:  # it's missing, or it isn't a regular file
         return False
-    return any(_is_memory_link(line) for line in lines_of(decode_leniently(head)))
+    return any(_is_memory_link(line) for line in split_lines(decode_leniently(head)))
 
 
 def _is_memory_link(line: str) -> bool:
@@ -93,7 +93,7 @@ def _is_memory_link(line: str) -> bool:
     return line.startswith("- [") and "] " in line and " -> " in line
 
 
-def listed(root: str, profile: Profile) -> Listed:
+def read_listing(root: str, profile: Profile) -> Listed:
     """Collect the folders of the records that index.md links to, and the problems found in index.md.
 
     If index.md links to missing files, records with the same names are looked for elsewhere in the store.
@@ -131,7 +131,7 @@ def _read_index(root: str, listing: Listed) -> list[str]:
         listing.problems.append(f"{INDEX}: {error}; the records alone are searched")
         return []
 
-    lines = lines_of(decode_leniently(raw))
+    lines = split_lines(decode_leniently(raw))
     if is_longer or len(lines) > _MAX_LISTED_LINES:
         listing.problems.append(f"{INDEX}: only its first {_MAX_LISTED_LINES:,} lines are read")
     return lines[:_MAX_LISTED_LINES]

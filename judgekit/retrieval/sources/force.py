@@ -8,7 +8,7 @@ that begins with it. The word may have marks and an emoji around it, and a struc
 
 from __future__ import annotations
 
-from judgekit.text import lines_of
+from judgekit.text import split_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def _list_status_lines(body: str) -> list[str]:
 
     They're in the Status section, or above the second heading.
     """
-    lines = [*lines_of(body)[:_MAX_LINES], ""]  # so that each line has one below it
+    lines = [*split_lines(body)[:_MAX_LINES], ""]  # so that each line has one below it
     values: list[str] = []
     is_in_code = False
     is_in_status_section = False

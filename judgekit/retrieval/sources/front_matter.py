@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from judgekit.retrieval.sources import force
 from judgekit.retrieval.sources.yaml_flow import NULLS, FlowReader, find_quote_end, fold, unquote
-from judgekit.text import lines_of
+from judgekit.text import split_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
 def _convert_line_endings(body: str) -> str:
     r"""Convert all line endings to `\n`, and drop the last one."""
     if "\r" in body:
-        return "\n".join(lines_of(body))
+        return "\n".join(split_lines(body))
     return body.removesuffix("\n")
 
 

@@ -45,7 +45,7 @@ def is_store(*_: object) -> bool:
     return True  # any folder can be such a store
 
 
-def listed(*_: object) -> Listed:
+def read_listing(*_: object) -> Listed:
     return Listed()  # every folder is looked into
 
 
