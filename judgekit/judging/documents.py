@@ -21,6 +21,7 @@ from typing import (
 
 from judgekit.errors import InputError, UsageError
 from judgekit.git import GitError, Repository
+from judgekit.judging.kinds import get_model_kind
 from judgekit.judging.named_inputs import refuse_link_out
 from judgekit.text import is_blank, replace_surrogates
 
