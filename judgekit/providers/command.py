@@ -319,8 +319,8 @@ def parse_reply(output: str, profile: CommandProfile, endpoint: Endpoint) -> Rep
         return _parse_text_reply(output, profile, endpoint)
 
     values = _parse_json_output(output, profile)
-    # Read the usage first, because a call without a reply costs money too. `of_call` marks a call without a
-    # cost as one of unknown cost.
+    # Read the usage first, because a call without a reply costs money too. If it has no cost, it counts as a
+    # call of unknown cost.
     usage = _read_usage(values, profile, endpoint).count_as_call()
     text = _find_reply_text(values, profile)
     if not text:

@@ -1287,8 +1287,9 @@ def _read_usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - l
         source = "profile"
     else:
         cost, source = _find_cost(response, endpoint)
-    read_usage = Usage(prompt_tokens, reply_tokens, cost, source, cache_read, cache_write)
-    return read_usage.count_as_call()  # counts it as a call of unknown cost if there's no cost
+    usage_and_cost = Usage(prompt_tokens, reply_tokens, cost, source, cache_read, cache_write)
+    # If there's no cost, this counts as a call of unknown cost.
+    return usage_and_cost.count_as_call()
 
 
 def _find_cost(response: Any, endpoint: Endpoint) -> tuple[float | None, CostSource | None]:  # noqa: ANN401 - litellm's object
