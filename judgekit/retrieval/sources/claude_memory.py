@@ -184,12 +184,12 @@ def _cut_file_name(path: str) -> str:
 
 
 def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
-    """Look for records with these names in any folder of the store. Returns the paths found, by name.
+    """Find records by name in all folders of the store, since index.md may give a wrong path for them.
 
-    A wrong path in index.md mustn't hide a memory. After 10,000 names, no more folders are looked at.
+    Returns the paths by name. Once `_MAX_NAMES` names have been read, no more folders are opened.
     """
     path_by_name: dict[str, str] = {}
-    folders = [""]
+    folders = [""]  # still to be read; "" is the store itself
     names_left = _MAX_NAMES
     while folders and names_left > 0:
         folder = folders.pop(0)
@@ -200,9 +200,10 @@ def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
             if name.startswith(".") or os.path.islink(os.path.join(root, path)):
                 continue
 
-            is_wanted_record = name in names and name.lower().endswith(ENDINGS)
+            is_in_folder = folder != ""  # a file directly in the store isn't a record
+            has_wanted_name = name in names and name.lower().endswith(ENDINGS)
             may_be_folder = "." not in name and path.count("/") < _MAX_DEPTH
-            if folder and is_wanted_record:
+            if is_in_folder and has_wanted_name:
                 path_by_name.setdefault(name, path)  # the first match counts
             elif may_be_folder:
                 folders.append(path)
@@ -266,8 +267,7 @@ def _make_store_path(root: str, path: str) -> str:
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
     """Read the memory in a record; None if it's retired.
 
-    A damaged record's entry has a `problem`, and the file's name as its title. Raises `Unreadable` if the
-    record is too large, isn't an object, or is damaged and may be retired.
+    Raises `Unreadable` if the record is too large, isn't an object, or is damaged and may be retired.
     """
     name = get_base_name(relative)
     folder, _, _ = relative.rpartition("/")
@@ -282,9 +282,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     except (Unreadable, ValueError, RecursionError) as error:
         if not _is_surely_active(raw):
             raise Unreadable("damaged, and it may be retired") from None
-        if category is None:
-            category = next(iter(profile.categories))  # the first category
-        return _make_damaged_entry(name, category, error)
+        return _make_damaged_entry(name, category or _get_first_category(profile), error)
 
     if not isinstance(record, dict):
         raise Unreadable("not a JSON object")
@@ -365,8 +363,10 @@ def _starts_with_active(text_after_key: bytes) -> bool:
 def _read_category(record: Mapping[str, object], profile: Profile) -> str:
     """Return a record's category, or the profile's first category if the profile doesn't know it."""
     category = str(record.get("category", "")).lower().replace("-", "_")
-    if category in profile.categories:
-        return category
+    return category if category in profile.categories else _get_first_category(profile)
+
+
+def _get_first_category(profile: Profile) -> str:
     return next(iter(profile.categories))
 
 

@@ -87,7 +87,8 @@ _OPENINGS = """
 """
 _BEFORE_LATER_STATUS = ("(", "\u2192", "->", "=>", ",", ";")
 
-_DAY_NAMES = (
+# Names for a date.
+_DATE_NAMES = (
     "date",
     "day",
     "when",
@@ -181,9 +182,9 @@ def _find_in_values(values: list[str]) -> str:
 
 
 def _find_in_statement(value: str) -> str:
-    """Find the status at the start of a text, or "".
+    """Find a status such as "deprecated" at the start of a text, or "".
 
-    If there's none, a later one is found, as in `Accepted -> Deprecated`.
+    "Accepted" isn't one of these, so `Accepted -> Deprecated` gives the status after the arrow.
     """
     text = _cut_to_first_word(_drop_struck(value))
     status = _find_in_value(text)
@@ -191,10 +192,10 @@ def _find_in_statement(value: str) -> str:
         return status
 
     for sign in _BEFORE_LATER_STATUS:
-        _, _, after_sign = text.partition(sign)
-        status = _find_later_status(sign, _cut_to_first_word(after_sign))
-        if status:
-            return status
+        _, _, text_after = text.partition(sign)
+        later_status = _find_later_status(sign, _cut_to_first_word(text_after))
+        if later_status:
+            return later_status
     return ""
 
 
@@ -203,9 +204,9 @@ def _find_later_status(sign: str, later_text: str) -> str:
     if not later_text:
         return ""
     # `proposed, accepted, rejected` is a template's list of all statuses. After a comma, a status counts
-    # only with an explanation, as in `accepted, superseded by ADR-9`.
+    # only with a successor, a date or a reason, as in `accepted, superseded by ADR-9`.
     may_be_list = sign in (",", ";")
-    if may_be_list and not _explains(later_text):
+    if may_be_list and not _explains_status(later_text):
         return ""
     return _find_in_value(later_text)
 
@@ -236,7 +237,7 @@ def _cut_to_first_word(text: str) -> str:
     return ""
 
 
-def _explains(text: str) -> bool:
+def _explains_status(text: str) -> bool:
     """Whether the second word introduces a successor, a date or a reason, as in "replaced by"."""
     words = text.split()
     return len(words) > 1 and words[1] in _WORDS_AFTER_STATUS
@@ -284,38 +285,37 @@ def _confirms_status(text_after: str) -> bool:
 def _list_status_lines(body: str) -> list[str]:
     """List the lines and cells that may start with a status.
 
-    They're in the Status section, or above the second heading.
+    In the Status section, any line may. Above the second heading, only table rows and statements may.
     """
-    lines = [*split_lines(body)[:_MAX_LINES], ""]  # so that each line has one below it
+    lines = split_lines(body)[:_MAX_LINES]
     values: list[str] = []
     is_in_code = False
     is_in_status_section = False
     heading_count = 0
-    for number, line in enumerate(lines[:-1]):
+    for index, line in enumerate(lines):
         text = line.strip()
         if text.startswith(("```", "~~~")):
             is_in_code = not is_in_code
         if is_in_code or not text:
             continue
 
-        line_below = lines[number + 1].strip()
+        is_last_line = index + 1 == len(lines)
+        line_below = "" if is_last_line else lines[index + 1].strip()
         if _is_heading(text, line_below):
             is_in_status_section = text.strip("#=- \t:").lower() in _STATUS_NAMES
             heading_count += 1
             continue
 
         is_at_top = heading_count <= 1  # the first heading is the title
-        may_have_status = is_in_status_section or is_at_top
-        if not may_have_status:
-            continue
-
-        if text[0] == "|":
+        is_row = text[0] == "|"
+        if is_row and (is_in_status_section or is_at_top):
             values += _find_in_row(_split_cells(text))
-            if _is_rule(line_below):
-                values += _find_statuses_in_column(lines[number:])
+            is_header_row = _is_rule(line_below)
+            if is_header_row:
+                values += _find_statuses_in_column(lines[index:])
         elif is_in_status_section:
             values += [] if _is_underline(text) else [text]
-        else:
+        elif is_at_top:
             values += _find_statement(text)
 
     return values
@@ -369,7 +369,7 @@ def _rejects_option(statement: str) -> bool:
     """Whether a text such as `**Rejected**: Jenkins` rejects an option, not the decision."""
     has_more_words = " " in statement
     is_rejected = has_more_words and _find_in_statement(statement) == REJECTED
-    return is_rejected and not _explains(statement)
+    return is_rejected and not _explains_status(statement)
 
 
 def _find_in_row(cells: list[str]) -> list[str]:
@@ -397,7 +397,7 @@ def _find_statuses_in_column(lines: list[str]) -> list[str]:
     column_names = [cell.strip(_CHARS_AROUND_TEXT).lower() for cell in _split_cells(lines[0])]
     rows = _read_rows(lines[2:])  # below the header row and its rule
     has_one_row = len(rows) == 1
-    is_history = column_names[0] in _DAY_NAMES
+    is_history = column_names[0] in _DATE_NAMES
     is_of_one_decision = has_one_row or is_history
     if not is_of_one_decision:
         return []

@@ -57,7 +57,7 @@ class FrontMatter:
 def read_front_matter(text: str) -> FrontMatter:
     """Read the header at the start of a text. Without a header, everything is body.
 
-    Some tools put their own header above an existing header. Then the values of the second header win.
+    A second header may follow, because some tools add theirs above an existing one. Its values win.
     """
     first_header = _read_header(text)
     if not first_header.fields:
@@ -72,12 +72,17 @@ def read_front_matter(text: str) -> FrontMatter:
     if not _is_real_header(second_header):
         return first_header
 
-    # Count the lines above the body, so that its line numbers are those in the file.
-    blank_chars = len(first_header.body) - len(text_below)
-    blank_lines = first_header.body.count("\n", 0, blank_chars)
-    lines_above = first_header.lines_above + blank_lines + second_header.lines_above
     fields = {**first_header.fields, **second_header.fields}
+    blank_lines = _count_blank_lines(first_header.body, text_below)
+    lines_above = first_header.lines_above + blank_lines + second_header.lines_above
+    # A second header with a problem isn't a real one, so only the first can have any.
     return FrontMatter(fields, second_header.body, first_header.problem, lines_above)
+
+
+def _count_blank_lines(text: str, stripped_text: str) -> int:
+    """Count the blank lines at the start of a text that `stripped_text` no longer has."""
+    blank_chars = len(text) - len(stripped_text)
+    return text.count("\n", 0, blank_chars)
 
 
 def _is_real_header(header: FrontMatter) -> bool:
@@ -107,29 +112,29 @@ def _read_header(text: str) -> FrontMatter:
 
 
 def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
-    """Cut a text into the header lines, between the two fences, and the body below them.
+    """Split a text into the lines of its header and the body below. The fences belong to neither.
 
     Returns None if there's no header, or if it's too long.
     """
-    start = text.find("\n") + 1  # of the second line; 0 if there's none
-    is_fence_alone = text[:start].rstrip() == fence
-    if start == 0 or not is_fence_alone:
+    line_start = text.find("\n") + 1
+    first_line = text[:line_start].rstrip()  # "" if the text has only one line
+    if first_line != fence:
         return None
 
     end_fences = _END_FENCES_BY_FENCE[fence]
     chars_to_read = min(len(text), _MAX_CHARS)
     lines: list[str] = []
-    while start < chars_to_read and len(lines) <= _MAX_LINES:
-        end = text.find("\n", start)
-        if end < 0:
-            end = len(text)
-        line = text[start:end].rstrip()
+    while line_start < chars_to_read and len(lines) <= _MAX_LINES:
+        line_end = text.find("\n", line_start)
+        if line_end < 0:
+            line_end = len(text)
+        line = text[line_start:line_end].rstrip()
         if line in end_fences:
-            body = text[end + 1 :]
+            body = text[line_end + 1 :]
             return lines, _convert_line_endings(body)
 
         lines.append(line)
-        start = end + 1
+        line_start = line_end + 1
 
     return None
 
@@ -259,18 +264,19 @@ class _YamlReader:
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
-        self.fields: dict[str, list[str]] = {}
-        self.keys: list[str] = []  # those of the top level, as they're written
-        self.unread: list[str] = []
+        self.fields: dict[str, list[str]] = {}  # by path in lower case, such as `hero.title`
+        self.keys: list[str] = []  # the top level's keys, as they're written
+        self.pair_count = 0  # of the top level
+        self.unread: list[str] = []  # the lines that aren't YAML
         self.problem_line = 0  # the number of the first line that isn't YAML, from 1; 0 for none
         self.begins_with_key = False
-        self.pair_count = 0  # pairs of the top level
         self._line_index = 0  # of the next line to read
-        # How many lines may still be read ahead, in search of a closing quote or bracket.
-        self._lines_ahead = 4 * len(lines)
+        # How many lines may still be searched for a closing quote or bracket. Without a limit, a header with
+        # many unclosed ones would take quadratic time.
+        self._lookahead_budget = 4 * len(lines)
 
     def read(self) -> None:
-        """Read all lines. They're either one mapping in braces, or pairs indented as the first one is."""
+        """Read all lines: either one mapping in braces, or pairs with the indent of the first pair."""
         indent = self._skip_to_indent()
         is_empty = indent < 0
         if is_empty:
@@ -281,11 +287,11 @@ class _YamlReader:
             return
 
         self.begins_with_key = _split_pair(text) is not None
-        while self._skip_to_indent() >= 0:
-            index_before = self._line_index
-            self._read_mapping(indent, prefix="", depth=0)
-            if self._line_index == index_before:  # the line is indented less than the first key
+        while (next_indent := self._skip_to_indent()) >= 0:
+            if next_indent < indent:  # left of the first pair, so it isn't YAML
                 self._skip_line()
+            else:
+                self._read_mapping(indent, prefix="", depth=0)
 
     def _read_root_flow(self, text: str) -> None:
         """Read a header that's a single mapping in braces, as in JSON."""
@@ -314,7 +320,8 @@ class _YamlReader:
         line = self.lines[self._line_index]
         self.unread.append(line.strip())
         self._line_index += 1
-        self._note_problem(self._line_index)
+        line_number = self._line_index  # of the skipped line, counted from 1
+        self._note_problem(line_number)
 
     def _note_problem(self, line_number: int) -> None:
         """Note the line of the first problem. Later problems are ignored."""
@@ -322,22 +329,24 @@ class _YamlReader:
             self.problem_line = line_number
 
     def _read_mapping(self, indent: int, prefix: str | None, depth: int) -> None:
-        """Read the pairs at one indent into `fields`, under the path `prefix` + key.
+        """Read the pairs at one indent, and store each in `fields` under its path, `prefix` + key.
 
-        With `prefix` None, the pairs aren't stored, because a mapping in a list has no path.
+        `prefix` is None for a mapping in a list. It has no path, so its pairs are read but not stored.
         """
         while (next_indent := self._skip_to_indent()) >= indent:
-            # A line that's indented more than its siblings isn't a pair.
-            pair = None
-            if next_indent == indent:
-                pair = _split_pair(self.lines[self._line_index].strip())
+            text = self.lines[self._line_index].strip()
+            is_sibling = (
+                next_indent == indent
+            )  # a line that's indented more isn't a pair of this mapping
+            pair = _split_pair(text) if is_sibling else None
             if pair is None:
                 self._skip_line()
                 continue
 
             key, value = pair
             self._line_index += 1
-            if depth == 0:  # only the top level's pairs are the header's own
+            is_at_top_level = depth == 0
+            if is_at_top_level:
                 self.pair_count += 1
                 self.keys.append(key)
 
@@ -366,18 +375,20 @@ class _YamlReader:
         return values
 
     def _is_plain_line(self, text: str) -> bool:
-        """Whether a value is plain text without a comment, and the next line can't continue it."""
-        has_next_line = self._line_index < len(self.lines)
-        if not has_next_line or not text[0].isalnum():
+        """Whether a value is certainly plain text that ends on its line. If in doubt, False."""
+        has_line_below = self._line_index < len(self.lines)
+        if not has_line_below or not text[0].isalnum():
             return False
         char_below = self.lines[self._line_index][:1]
-        ends_here = char_below != "" and not char_below.isspace()  # neither blank nor indented
-        return ends_here and " #" not in text and _is_plain(text)
+        # A blank or indented line may continue the value.
+        ends_here = char_below != "" and not char_below.isspace()
+        has_comment = " #" in text
+        return ends_here and not has_comment and _is_plain(text)
 
     def _read_marked_value(self, text: str, indent: int, path: str | None) -> list[str] | None:
-        """Read a value that starts with the sign of a block, a quote or a bracket.
+        """Read a value that starts with a quote, a bracket, or the `|` or `>` of a block.
 
-        Returns None if it starts with none of these, or if the sign is misleading.
+        Returns None if it starts with none of these, or if the rest doesn't fit, such as an unclosed quote.
         """
         sign = text[0]
         if sign in "|>":
@@ -389,10 +400,10 @@ class _YamlReader:
         return None
 
     def _read_below(self, indent: int, path: str | None, depth: int) -> list[str]:
-        """Read a value that starts below its key or dash, which has this `indent`.
+        """Read the value on the lines below a key or dash that has this `indent`.
 
-        Returns a list's items or a text. Returns [] for no value, and for a mapping, whose values go to
-        `fields`.
+        Returns a list's items, a text as the only item, or [] if there's no value. A mapping also gives [],
+        because its values are added to `fields`.
         """
         indent_below = self._skip_to_indent()
         if indent_below < indent:
@@ -400,8 +411,10 @@ class _YamlReader:
 
         text = self.lines[self._line_index].strip()
         is_item = _is_item(text)
-        is_next_key = indent_below == indent and not is_item  # items may have their key's indent
-        if is_next_key or depth >= _MAX_DEPTH:
+        # YAML allows a list at the same indent as its key. Anything else at that indent is the next key.
+        is_next_key = indent_below == indent and not is_item
+        is_too_deep = depth >= _MAX_DEPTH
+        if is_next_key or is_too_deep:
             return []
 
         if is_item:
@@ -444,6 +457,7 @@ class _YamlReader:
         self.lines[self._line_index] = " " * text_indent + text
         if _is_item(text):
             return self._read_list(text_indent, depth)
+        # Without a prefix, no values are stored: those of several mappings in a list would get mixed up.
         self._read_mapping(text_indent, prefix=None, depth=depth)
         return []
 
@@ -452,19 +466,20 @@ class _YamlReader:
 
         Returns a list with one string, or an empty list for null. Text that isn't YAML is returned unchanged.
         """
-        first_line = self._line_index
-        value = _strip_comment(text)
-        is_yaml = _is_plain(value) and text[0] not in "|>\"'[{"
-        has_comment = value != text
+        line_number = self._line_index  # of the value's first line, counted from 1
+        without_comment = _strip_comment(text)
+        has_comment = without_comment != text
+        # A text that starts with one of these signs couldn't be read as a block, quotes or brackets.
+        is_yaml = _is_plain(without_comment) and text[0] not in "|>\"'[{"
         if is_yaml and has_comment:  # a comment ends the value, so no line below continues it
-            return [] if value in NULLS else [value]
+            return [] if without_comment in NULLS else [without_comment]
 
         parts = [text]
         is_yaml_below = self._add_lines_below(parts, indent)
         if not is_yaml or not is_yaml_below:
-            self._note_problem(first_line)
-        whole_text = " ".join(parts)
-        return [] if whole_text in NULLS else [whole_text]
+            self._note_problem(line_number)
+        value = " ".join(parts)
+        return [] if value in NULLS else [value]
 
     def _add_lines_below(self, parts: list[str], indent: int) -> bool:
         """Append the lines that continue a plain value to `parts`. Returns whether all of them are YAML."""
@@ -495,10 +510,13 @@ class _YamlReader:
         Returns a list with the text, or an empty list if it's blank. Returns None if `text` isn't a block
         indicator such as `|`, `|2` or `>-`.
         """
-        signs = _strip_comment(text)[1:]
-        digit = signs.strip("+-")  # the indent, or "" if it isn't given
-        sign_count = len(signs) - len(digit)
-        if sign_count > 1 or digit not in _BLOCK_INDENTS:
+        options = _strip_comment(text)[1:]  # a digit for the indent, a `+` or `-`, or both
+        digit = options.strip("+-")
+        sign_count = len(options) - len(digit)
+        is_indicator = (
+            sign_count <= 1 and digit in _BLOCK_INDENTS
+        )  # "", for no digit, is one of them
+        if not is_indicator:
             return None
 
         margin = indent + int(digit) if digit else None
@@ -555,7 +573,7 @@ class _YamlReader:
         lines = [first_line]
         next_line = self._line_index
         while find_quote_end(lines[-1], quote, 0) < 0:
-            if not self._use_line_ahead(next_line):
+            if not self._spend_lookahead(next_line):
                 return None
             lines.append(self.lines[next_line])
             next_line += 1
@@ -589,7 +607,7 @@ class _YamlReader:
         reader.add_line(text)
         next_line = self._line_index
         while reader.is_yaml and not reader.is_done:
-            if not self._use_line_ahead(next_line):
+            if not self._spend_lookahead(next_line):
                 return None
             reader.add_line(self.lines[next_line])
             next_line += 1
@@ -599,15 +617,11 @@ class _YamlReader:
         self._line_index = next_line
         return reader.fields
 
-    def _use_line_ahead(self, line: int) -> bool:
-        """Use one line of the budget for reading ahead. Returns whether `line` exists and may be read.
-
-        The search for a closing quote or bracket reads ahead. Without a budget, many unclosed quotes would
-        take quadratic time.
-        """
-        self._lines_ahead -= 1
-        has_line = line < len(self.lines)
-        return has_line and self._lines_ahead > 0
+    def _spend_lookahead(self, line_index: int) -> bool:
+        """Spend one line of the budget for looking ahead. Returns whether the line exists and may be read."""
+        self._lookahead_budget -= 1
+        has_line = line_index < len(self.lines)
+        return has_line and self._lookahead_budget > 0
 
 
 def _is_item(text: str) -> bool:
@@ -662,8 +676,10 @@ def _strip_comment(text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text is an unquoted YAML value: no pair, no list item, no special first sign."""
-    if ": " in text or text[-1:] == ":":
+    """Whether a text is an unquoted YAML value, not a pair or a list item."""
+    is_pair = ": " in text or text[-1:] == ":"
+    is_marked_key = text[:2] == "? "
+    if is_pair or is_marked_key or _is_item(text):
         return False
-    is_item_or_key = text[:2] in ("- ", "-", "? ")
-    return not is_item_or_key and text[:1] not in _NON_VALUE_START_CHARS
+    has_reserved_start = text[:1] in _NON_VALUE_START_CHARS  # such as `&` or `*`
+    return not has_reserved_start

@@ -75,21 +75,25 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
 def _make_entry(relative: str, header: FrontMatter) -> Entry:
     """Make a document's entry from its front matter and body."""
     fields = header.fields
-    body = header.body
-    title = join_to_line(fields.get("title", [])) or find_title(body) or get_base_name(relative)
+    file_body = header.body
+    given_title = join_to_line(fields.get("title", []))
+    title = given_title or find_title(file_body) or get_base_name(relative)
     entry = Entry(
         relative,
         title,
         CATEGORY,
         tags=read_tags(fields),
-        body=add_descriptions(fields, body),
+        body=add_descriptions(fields, file_body),
         updated=read_update_time(fields),
     )
     entry.aliases = [*read_aliases(fields), *list_description_titles(fields)]
     entry.name_words = split_file_name(relative, entry.title)
-    entry.status = force.find_status(fields, body)
-    # The added descriptions stand above the entry's body, but not in the file.
-    entry.lines_above = header.lines_above - count_added_lines(body, entry.body)
+    entry.status = force.find_status(fields, file_body)
+
+    # The descriptions are above the body only in the entry. Subtract their lines, so that line numbers
+    # are those of the file.
+    added_lines = count_added_lines(file_body, entry.body)
+    entry.lines_above = header.lines_above - added_lines
     return entry
 
 
@@ -160,11 +164,12 @@ def seems_retired(root: str, relative: str, limit: int) -> bool:
 
 
 def is_retired(fields: Mapping[str, list[str]]) -> bool:
-    """Whether a header retires its document, by a status or a flag such as `archived: true`."""
+    """Whether front matter marks its document as retired, by a status or a flag such as `archived: true`."""
     statuses = [*fields.get("record_status", []), *fields.get("status", [])]
     if any(status.lower() in ("retired", "archived") for status in statuses):
         return True
-    return any(force.means_yes(fields.get(key, [])) for key in ("retired", "archived"))
+    flags = [fields.get(key, []) for key in ("retired", "archived")]
+    return any(force.means_yes(flag) for flag in flags)
 
 
 def find_title(text: str) -> str | None:

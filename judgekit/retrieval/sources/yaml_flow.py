@@ -111,16 +111,17 @@ def _replace_escapes(text: str) -> str:
 
 def _read_escape(text: str, backslash: int) -> tuple[str, int]:
     """Return the text that the escape at this backslash stands for, and the position after it."""
-    digits_start = backslash + 2
-    sign = text[backslash + 1 : digits_start]
-    digits_end = digits_start + _HEX_DIGIT_COUNT_BY_ESCAPE.get(sign, 0)
-    digits = text[digits_start:digits_end]
+    letter_end = backslash + 2
+    letter = text[backslash + 1 : letter_end]  # such as the `n` of `\n`
+    digits_end = letter_end + _HEX_DIGIT_COUNT_BY_ESCAPE.get(letter, 0)
+    digits = text[letter_end:digits_end]
     is_complete = digits_end <= len(text)
     if digits and is_complete:  # such as `\u00e9`
         char = _read_code_point(digits)
         if char is not None:
             return char, digits_end
-    return _CHAR_BY_ESCAPE.get(sign, f"\\{sign}"), digits_start
+    unchanged = f"\\{letter}"
+    return _CHAR_BY_ESCAPE.get(letter, unchanged), letter_end
 
 
 def _read_code_point(digits: str) -> str | None:
@@ -143,14 +144,13 @@ class _Level:
         self.key: str | None = None
 
     def value_path(self) -> str | None:
-        """Return the next value's path, such as `metadata.tags`; None if the value is skipped.
-
-        Skipped are pairs in a list, as in `[a: 1]`, items without a key in a mapping, and what's in them.
-        """
+        """Return the next value's path, such as `metadata.tags`; None if the value is skipped."""
+        if self.path is None:  # all that's in this bracket is skipped
+            return None
         has_key = self.key is not None
         if not self.is_mapping:
-            return None if has_key else self.path
-        if self.path is None or self.key is None:
+            return None if has_key else self.path  # a pair in a list, as in `[a: 1]`, is skipped
+        if not has_key:  # so is an item without a key in a mapping, as in `{a}`
             return None
         is_outermost = self.path == ""
         return self.key if is_outermost else f"{self.path}.{self.key}"
@@ -164,11 +164,12 @@ class FlowReader:
 
     def __init__(self) -> None:
         self.fields: dict[str, list[str]] = {}
-        self.is_done = False
+        self.is_done = False  # whether the outermost bracket is closed
         self.is_yaml = True
         self._levels: list[_Level] = []  # the open brackets, outermost first
-        self._item: str | None = None  # the text read since the last bracket, comma or colon
-        self._is_quoted = False  # whether that text was in quotes
+        # The key or value read since the last bracket, comma or colon.
+        self._text: str | None = None
+        self._is_quoted = False  # whether `_text` was in quotes
         self._quote = ""  # the quote that's still open at the end of a line
         self._quoted_lines: list[str] = []
 
@@ -197,7 +198,7 @@ class FlowReader:
         if char == ":" and self._ends_key(line, position):
             self._end_key()
             return position + 1
-        is_at_start = self._item is None
+        is_at_start = self._text is None
         if is_at_start and char in "\"'":
             self._quote = char
             self._quoted_lines = []
@@ -226,7 +227,7 @@ class FlowReader:
         A bracket right after a text isn't YAML. One that's nested too deep is treated in the same way.
         """
         path = self._choose_path(is_mapping=is_mapping)
-        follows_text = self._item is not None
+        follows_text = self._text is not None
         is_too_deep = len(self._levels) >= _MAX_DEPTH
         if follows_text or is_too_deep:
             self.is_yaml = False
@@ -254,8 +255,8 @@ class FlowReader:
         level = self._levels[-1]
         if level.key is not None:
             self.is_yaml = False
-        level.key = "" if self._item is None else self._item
-        self._item = None
+        level.key = "" if self._text is None else self._text
+        self._text = None
         self._is_quoted = False
 
     def _end_item(self, level: _Level) -> None:
@@ -267,13 +268,13 @@ class FlowReader:
             if text:
                 values.append(text)
         level.key = None
-        self._item = None
+        self._text = None
         self._is_quoted = False
 
     def _value_text(self) -> str:
         """Return the text read so far; "" for none and for null. In quotes, `"null"` is a text."""
-        is_null = self._item in NULLS and not self._is_quoted
-        return "" if is_null else self._item or ""
+        is_null = self._text in NULLS and not self._is_quoted
+        return "" if is_null else self._text or ""
 
     def _add_quoted(self, line: str, start: int) -> int:
         """Add a line of a quoted text, up to the closing quote. Returns the position after the quote.
@@ -285,24 +286,21 @@ class FlowReader:
             self._quoted_lines.append(line[start:])
             return len(line)
         self._quoted_lines.append(line[start:end])
-        self._item = unquote(self._quoted_lines, self._quote)
+        self._text = unquote(self._quoted_lines, self._quote)
         self._is_quoted = True
         self._quote = ""
         return end + 1
 
     def _add_plain(self, line: str, start: int) -> int:
-        """Add an unquoted text up to its end on this line. Returns the end's position.
-
-        Such a text isn't YAML right after a quoted one, nor if its first line starts with a special sign.
-        """
+        """Add an unquoted text up to its end on this line. Returns the end's position."""
         end = self._find_text_end(line, start)
         text = line[start:end].strip()
-        has_special_sign = _starts_specially(text)
-        is_first_line = self._item is None
-        has_wrong_start = is_first_line and has_special_sign
-        if self._is_quoted or has_wrong_start:
+        is_first_line = self._text is None
+        follows_quotes = self._is_quoted  # as in `"a" b`
+        has_wrong_start = is_first_line and _starts_specially(text)  # as in `&a`
+        if follows_quotes or has_wrong_start:
             self.is_yaml = False
-        self._item = text if is_first_line else f"{self._item} {text}"
+        self._text = text if is_first_line else f"{self._text} {text}"
         return end
 
     def _find_text_end(self, line: str, start: int) -> int:
