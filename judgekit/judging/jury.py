@@ -76,10 +76,7 @@ class Opinion:
 def combine_opinions(
     voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: Decide
 ) -> Opinion:
-    """Combine the opinions of a jury's models into one, with one vote per model family.
-
-    The result contains the reasoning of the model whose scores are nearest to it, and all models' findings.
-    """
+    """Combine the opinions of a jury's models into one, with one vote per model family."""
     if len(voices) == 1:
         _, only_opinion = voices[0]
         return only_opinion
@@ -88,11 +85,12 @@ def combine_opinions(
     family_opinions = [
         _pool_opinions(opinions, rule, decide) for opinions in group_by_family(voices)
     ]
-    family_outcomes = [opinion.outcome for opinion in family_opinions]
     pooled = _pool_opinions(family_opinions, rule, decide)
 
+    # A text can't be averaged, so take it from the model with the most similar scores.
     model_opinions = [opinion for _, opinion in voices]
     nearest = find_nearest(model_opinions, pooled)
+    family_outcomes = [opinion.outcome for opinion in family_opinions]
     return replace(
         pooled,
         reasoning=nearest.reasoning,
@@ -221,13 +219,9 @@ def _combine_candidate_marks(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryR
 
     family_chances = [_combine_chances(chances, rule) for chances in chances_by_family]
     family_outcomes = [decide_chance(chance) for chance in family_chances]
-    is_unanimous = len(set(family_outcomes)) == 1
-    if is_unanimous:
-        outcome = family_outcomes[0]
-    else:
-        outcome = decide_chance(_combine_chances(family_chances, rule))
+    outcome = decide_chance(_combine_chances(family_chances, rule))
 
-    # If a model gave no probability, its chance is just 0 or 1, so the mean would be no probability.
+    # The chance of a mark without a probability is just 1 or 0, which would distort the average.
     probability = None
     has_all_probabilities = all(mark.probability is not None for _, mark in marks)
     if has_all_probabilities:
@@ -325,6 +319,7 @@ def combine_orders(votes: Sequence[Vote | None]) -> Vote | None:
     words = {vote.word for vote in answers}
     if len(words) == 1:
         return answers[0]
+    # Neither vote's reasoning explains the tie.
     return Vote("tie", ORDER_CHANGED_REASONING)
 
 
@@ -349,24 +344,26 @@ def combine_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | N
 def _combine_criteria(sample: Sequence[Vote | None], criteria: int) -> Vote | None:
     """Return the vote of a sample's first criterion with a winner, or a tie if there's none.
 
-    Returns None if the sample is incomplete.
+    Returns None if the sample doesn't have a vote on each criterion. `criteria` is their number.
     """
     votes = [vote for vote in sample if vote is not None]
     is_complete = len(votes) == criteria
     if not is_complete:
         return None
-    wins = [vote for vote in votes if vote.word in WINS]
-    return wins[0] if wins else votes[0]
+    for vote in votes:
+        if vote.word in WINS:
+            return vote
+    return votes[0]  # all votes are ties
 
 
 def _combine_samples(votes: Sequence[Vote]) -> Vote:
     """Combine the samples' votes by their mean lean, from 1 (for A) to -1 (for B)."""
     lean = round(fmean(vote.lean for vote in votes), _SHARE_DIGITS)
     word = get_favoured_text(lean)
-    # If the samples split evenly, the result is a tie, although no sample gave a reason for a tie.
+    # Votes for A and B can add up to a tie. Then there may be no tied vote, so no reasoning for a tie.
     reasoning = next((vote.reasoning for vote in votes if vote.word == word), NO_MAJORITY_REASONING)
     if word == "tie":
-        return Vote(word, reasoning)  # a tie leads by nothing, so the share stays at its default
+        return Vote(word, reasoning)  # the lean of a tie is always 0, so it needs no share
     return Vote(word, reasoning, share=abs(lean))
 
 
@@ -401,6 +398,7 @@ def combine_votes(
         lead=abs(tier_lean),
         reasoning=reasons[0] if reasons else "",
         agreement=_rate_agreement(family_words, word),
+        # Only the families that support the result count for its independence of the texts' authors.
         families=frozenset(endpoint.family for endpoint, _ in supporters),
         models=frozenset(endpoint.model for endpoint, _ in answered),
         votes=tuple(vote for _, vote in answered),
@@ -431,6 +429,7 @@ def _measure_majority_lean(words: Sequence[PairWord]) -> float:
     has_majority = any(has_quorum(words.count(text), len(words)) for text in WINS)
     if not has_majority:
         return 0.0
+    # A vote with the default share has a lean of 1, 0 or -1.
     return fmean(Vote(word).lean for word in words)
 
 

@@ -49,9 +49,9 @@ KINDS = (WRITES, DECIDES, READS_TOKENS)
 
 
 def get_model_kind(endpoint: Endpoint | None) -> ModelKind:
-    """Return the kind of a model, which depends on the form of its answers. The default is to write."""
+    """Return the kind of a model, which is the form of its answers. The default is to write text."""
     if endpoint is None or endpoint.writes:
         return WRITES
-    if endpoint.decides:
+    if endpoint.decides:  # it gives the probability of each possible answer, and no text
         return DECIDES
-    return READS_TOKENS
+    return READS_TOKENS  # its answer is read from the probabilities of a single token

@@ -53,7 +53,7 @@ class NamedInputs:
         """
         base = self.base_folder.resolve()
         leads_outside = False
-        # Just one if they're the same.
+        # A name can be relative to the base folder, or to the folder of the file that contains it.
         folders = dict.fromkeys((self.base_folder, self.folder))  # just one if they're the same
         for folder in folders:
             path, is_there = _resolve_name(folder, name)
@@ -113,7 +113,10 @@ def find_checkout(path: Path) -> Path | None:
 
 
 def refuse_link_out(path: str) -> None:
-    """Raise `InputError` if a link leads out of its checkout, or from a tracked file to an untracked one."""
+    """Raise `InputError` if a link leads out of its checkout, or a tracked link to an untracked file.
+
+    A link can be the path itself or one of its folders.
+    """
     if "\0" in path:  # not a valid path; reading the file reports that later
         return
     absolute_path = Path(path).absolute()
@@ -121,11 +124,12 @@ def refuse_link_out(path: str) -> None:
     if checkout is None:
         return
 
-    # Resolve links in the same way as the system does, including those in `link/../file`.
+    # In `link/../file`, this takes `..` for the parent of the link's target, as the system does.
     real_path = Path(path).resolve()
     real_checkout = checkout.resolve()
     path_in_checkout = absolute_path.relative_to(checkout)
-    if real_path == real_checkout / path_in_checkout:  # not a link
+    has_no_link = real_path == real_checkout / path_in_checkout
+    if has_no_link:
         return
     if not real_path.is_relative_to(real_checkout):
         raise InputError(

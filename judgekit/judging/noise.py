@@ -50,7 +50,7 @@ class Noise(Strict):
 
 
 def mark_noise(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdict:
-    """Return the verdict, with the judge's measured noise if repeated judging could change the outcome.
+    """Add the judge's measured noise to a verdict whose distance from acceptance is less than that.
 
     Noise is the number of points by which repeated scores differ. Raises `ConfigError` if the measurement
     can't be read.
@@ -61,11 +61,12 @@ def mark_noise(judge: DocumentJudge, document: Document, verdict: Verdict) -> Ve
     if path is None:
         return verdict
 
-    points = yamlfile.read_model(path, Noise, version_key="schema").points
-    distance = measure_margin(judge.rubric, verdict.scores, verdict.mode, signed=True)
-    is_close_to_other_outcome = abs(distance) < points
-    if is_close_to_other_outcome:
-        return verdict.model_copy(update={"noise": points})
+    noise = yamlfile.read_model(path, Noise, version_key="schema")
+    # An unsigned margin could be the distance from a rejection.
+    above_acceptance = measure_margin(judge.rubric, verdict.scores, verdict.mode, signed=True)
+    is_within_noise = abs(above_acceptance) < noise.points
+    if is_within_noise:
+        return verdict.model_copy(update={"noise": noise.points})
     return verdict
 
 
@@ -115,21 +116,21 @@ def _name_file(judge: DocumentJudge) -> str:
 def _list_noise_factors(judge: DocumentJudge) -> list[Any]:
     """List everything that a judge's noise depends on.
 
-    That's all that a calibration depends on, and the settings that decide which tiers are used.
+    These are the factors of a calibration, followed by the settings that decide which tiers are used.
     """
     settings = judge.settings
-    panel = fingerprint_panel(settings)
     questions_sha256 = hash_questions(settings.loaded_rubric, settings.mode)
     prompt_hashes = [settings.loaded_rubric.sha256, judge.rubric.prompt.sha256, questions_sha256]
+    panel_fingerprint = fingerprint_panel(settings)
     calibration_id = settings.finality.id if settings.finality else ""
     tier_factors = [settings.margin, calibration_id]
     return [
         settings.mode,
         prompt_hashes,
-        panel.models,
-        panel.asked.model_dump(),
-        _sort_sources(panel.sources_by_tier),
-        panel.asking,
+        panel_fingerprint.models,
+        panel_fingerprint.asked.model_dump(),
+        _sort_sources(panel_fingerprint.sources_by_tier),
+        panel_fingerprint.asking,
         tier_factors,
     ]
 

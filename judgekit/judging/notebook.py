@@ -68,11 +68,13 @@ def make_data_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 def _summarise(verdict: Verdict) -> dict[str, Any]:
     """Pick a verdict's values for a row in a notebook's table."""
+    # Without a reasoning, show the reasons to trust the verdict less.
+    reasoning = verdict.reasoning or verdict.degraded or ""
     return {
         "id": verdict.name,
         "verdict": verdict.verdict,
         "average": verdict.average,
-        "reasoning": verdict.reasoning or verdict.degraded or "",
+        "reasoning": reasoning,
         "findings": len(verdict.findings),
         "model": verdict.model,
         "cost_usd": verdict.cost_usd,

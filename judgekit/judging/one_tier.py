@@ -44,16 +44,13 @@ def judge_of_tier(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
 
 
 def join_verdicts(first: Verdict, strong: Verdict, promise: AgreementPromise) -> Verdict:
-    """Merge the verdicts of two judges. The result is the strong judge's.
-
-    The merged verdict has the rounds of both judges, and their total time and cost.
-    """
+    """Return the strong judge's verdict, with the rounds, the time and the cost of both judges."""
     rounds = list(first.rounds)
-    for row in strong.rounds:
+    for strong_round in strong.rounds:
         next_number = len(rounds) + 1
-        rounds.append(row.model_copy(update={"round": next_number}))
+        rounds.append(strong_round.model_copy(update={"round": next_number}))
 
-    cost_usd, cost_source = add_up_costs([row.usage for row in rounds])
+    cost_usd, cost_source = add_up_costs([any_round.usage for any_round in rounds])
     if cost_usd is not None:
         cost_usd = round(cost_usd, 6)
     return strong.model_copy(

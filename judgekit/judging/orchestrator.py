@@ -154,12 +154,13 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return judge
 
     def _drop_misfit_calibration(self, tier: TierName, turns: Sequence[ModelTurn[Any]]) -> Self:
-        """Return the judge. Drop its calibration if that was made with other models than those of `turns`."""
+        """Return the judge, without its calibration if that was made with other models."""
         calibration = self.settings.finality
         if calibration is None:
             return self
         # A provider can use a different model under the same name. Only the replies show that.
-        problem = calibration.find_other_model(tier, sorted(answering_models(turns)))
+        models = sorted(answering_models(turns))
+        problem = calibration.find_other_model(tier, models)
         if not problem:
             return self
         return replace(self, settings=self.settings.without_calibration(problem))
@@ -191,7 +192,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return question.build_prompts(endpoint, Fence())
 
     def list_prompts_by_model(self, subject: Subject) -> list[tuple[TierName, str, list[Messages]]]:
-        """List the tier, name and prompts of each model. Without models, list each tier's prompts.
+        """List the tier, name and prompts of each model. Without models, a note stands for the name.
 
         The judge must have been adapted to the subject with `for_subject`.
         """
@@ -203,7 +204,9 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         for tier in TIERS:
             for endpoint in self.models_by_tier.get(tier, ()):
                 name = endpoint.model
-                if endpoint.profile.provider in self.settings.replacement_providers:
+                # These providers are only used to replace models of the author's family.
+                is_replacement = endpoint.profile.provider in self.settings.replacement_providers
+                if is_replacement:
                     name += ", in place of the author's family"
                 prompts.append((tier, name, self.build_prompts(tier, subject, endpoint)))
         return prompts
@@ -263,6 +266,6 @@ def _add_turns(
     state.opinions[tier] = opinion
     state.rounds += question.build_rounds(len(state.rounds) + 1, turns)
 
-    has_enough_answers = bool(opinion)
-    if has_enough_answers:
+    # If too few models answered, there's no opinion, and their answers don't count.
+    if opinion:
         state.voices += [(tier, endpoint, value) for endpoint, value in answers if value]

@@ -46,15 +46,15 @@ def redact_file(file: File) -> tuple[File, int]:
     redacted_path, path_secrets = redact(file.path)
     redacted_alias, alias_secrets = redact(file.alias)
     if path_secrets and not redacted_alias:
-        # An alias is shown instead of the path, so it hides the secret. A path without secrets gets none,
-        # because the prompt must match earlier recordings.
+        # Prompts show an alias instead of the path. Only add one if it's necessary, because stored replies
+        # are found by their prompt.
         redacted_alias = redacted_path
 
     redacted_file = replace(
         file,
         text=redacted_text,
-        total_chars=len(redacted_text)
-        + missing_chars,  # so that a truncated file still counts as one
+        # A truncated file must still count as one.
+        total_chars=len(redacted_text) + missing_chars,
         alias=redacted_alias,
     )
     return redacted_file, text_secrets + path_secrets + alias_secrets
@@ -76,10 +76,8 @@ def redact_replies(record: Record) -> Record:
     """Remove secrets from the replies in a record, because a model can reconstruct a split secret."""
     replies = record.model_dump(by_alias=True, include=set(_FIELDS_FROM_MODELS))
     clean_replies = without_secrets(replies)
-    has_secrets = clean_replies is not replies  # without secrets, it's the same object
-    if not has_secrets:
+    is_unchanged = clean_replies is replies  # without secrets, it's the same object
+    if is_unchanged:
         return record
-
-    declared_fields = set(type(record).model_fields)
-    values = record.model_dump(by_alias=True, include=declared_fields)
+    values = record.model_dump(by_alias=True)
     return type(record).model_validate({**values, **clean_replies})

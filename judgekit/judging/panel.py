@@ -86,28 +86,30 @@ def replace_families(
 ) -> dict[TierName, tuple[Endpoint, ...]]:
     """Replace each tier's models of the author's families, without increasing the number of models.
 
-    Replacements come from the same tier, from the panel's other tiers, or from other providers' panels, which
-    `others` returns. A `mixed` panel prefers other providers to other tiers. Without a replacement, a tier's
-    models stay.
+    `others` returns the panels of other providers, by default none. Without a replacement, a tier's models
+    stay.
     """
-    known_author_families = [family for family in author_families if family != UNKNOWN_FAMILY]
+    # A model of an unknown family could be the author's, so another tier's is only taken as a last resort.
     unfit_families = {*author_families, UNKNOWN_FAMILY}
-    of_other_families = _drop_families(panel, known_author_families)
-    of_known_families = _drop_families(panel, unfit_families)
-    models_by_tier = dict(panel)
+    panel_of_fit_families = _drop_families(panel, unfit_families)
+    known_author_families = [family for family in author_families if family != UNKNOWN_FAMILY]
+    panel_without_authors = _drop_families(panel, known_author_families)
+
+    new_panel = dict(panel)
     for tier, models in panel.items():
-        replacements = of_other_families[tier]
+        replacements = panel_without_authors[tier]
         if mixed and not replacements:
-            replacements = _pick_for_mixed_panel(tier, models_by_tier, others, unfit_families)
+            # A mixed panel prefers other providers to its own other tiers.
+            replacements = _pick_for_mixed_panel(tier, new_panel, others, unfit_families)
         replacements = (
             replacements
-            or get_nearest_models(tier, of_known_families)
+            or get_nearest_models(tier, panel_of_fit_families)
             or _pick_from_others(tier, others, unfit_families)
-            or get_nearest_models(tier, of_other_families)  # even of unknown families
+            or get_nearest_models(tier, panel_without_authors)
             or models
         )
-        models_by_tier[tier] = replacements[: len(models)]
-    return models_by_tier
+        new_panel[tier] = replacements[: len(models)]
+    return new_panel
 
 
 def _pick_for_mixed_panel(
@@ -132,38 +134,39 @@ def drop_author_families(
 ) -> JudgeSettings:
     """Return settings without models of the subject's author families, as far as there are other models.
 
-    `families_of_some_texts` are families that wrote only some of the compared texts, and could favour these.
+    `families_of_some_texts` are those of the author families that wrote only some of the compared texts.
     """
     if not author_families:
         return settings
-    panel_before = fill_in_families(settings.models_by_tier)
-    panel = _replace_with_settings(settings, panel_before, author_families)
-    panel = _replace_with_settings(settings, panel, families_of_some_texts)
+    old_panel = fill_in_families(settings.models_by_tier)
+    new_panel = _replace_with_settings(settings, old_panel, author_families)
+    # If the models of all authors can't be replaced, at least replace those that could favour a text.
+    new_panel = _replace_with_settings(settings, new_panel, families_of_some_texts)
     new_settings = replace(
         settings,
-        models_by_tier=panel,
-        replacement_providers=_list_providers(panel) - _list_providers(panel_before),
+        models_by_tier=new_panel,
+        replacement_providers=_list_providers(new_panel) - _list_providers(old_panel),
     )
 
-    has_same_models = _list_names(panel) == _list_names(panel_before)
+    has_same_models = _list_names(new_panel) == _list_names(old_panel)
     if has_same_models:
         return new_settings
     # A calibration is only valid for the models that it was made with.
     all_authors = [*author_families, *families_of_some_texts]
-    replaced_authors = ", ".join(_list_replaced_authors(all_authors, panel_before, panel))
-    problem = f"{replaced_authors} wrote this text, so other models judge it"
+    replaced_authors = _list_replaced_authors(all_authors, old_panel, new_panel)
+    problem = f"{', '.join(replaced_authors)} wrote this text, so other models judge it"
     return new_settings.without_calibration(problem)
 
 
 def _list_replaced_authors(
-    author_families: Sequence[str], panel_before: Tiers, panel: Tiers
+    author_families: Sequence[str], old_panel: Tiers, new_panel: Tiers
 ) -> list[str]:
-    """List the author families that were in the panel before, but aren't any more."""
-    families_before = _list_families(panel_before)
-    families = _list_families(panel)
+    """List the author families that were in the old panel, but aren't in the new one."""
+    old_families = _list_families(old_panel)
+    new_families = _list_families(new_panel)
     replaced = []
     for author_family in dict.fromkeys(author_families):  # without duplicates
-        if author_family in families_before and author_family not in families:
+        if author_family in old_families and author_family not in new_families:
             replaced.append(author_family)
     return replaced
 
@@ -279,9 +282,10 @@ def collect_panel_request(
     allow = config.providers.allow
     order = config.providers.order
 
+    # The engine gets the model of `--model` in this variable.
     only_model = model or environ.get(ONLY_MODEL, "").strip()
     if only_model:
-        name = replace_surrogates(only_model)
+        name = replace_surrogates(only_model)  # it can have bytes that aren't valid text
         names_by_tier: dict[TierName, list[str] | None] = {tier: [name] for tier in TIERS}
         return PanelRequest(names_by_tier, allow, order, models_named_by="named by --model")
 
@@ -296,23 +300,24 @@ def _request_configured_panel(
 ) -> PanelRequest:
     """Request the models that the configuration names.
 
-    If the user has set the server's address, the project's choice of models is ignored.
+    On the user's own server, only the user may choose the models, so the project's choice is ignored.
     """
-    trusted_config = config
-    projects_tiers = settings.list_project_chosen_tiers(project)
-    has_server_address = bool(environ.get(_ADDRESS_VARIABLE, "").strip())
-    if projects_tiers and has_server_address:
-        # On the user's own server, only the user may choose the models.
-        trusted_config = settings.load(None, environ)
-        projects_tiers = frozenset()
+    project_tiers = settings.list_project_chosen_tiers(project)
+    has_own_server = bool(environ.get(_ADDRESS_VARIABLE, "").strip())
+    if project_tiers and has_own_server:
+        model_config = settings.load(None, environ)  # without the project's configuration
+        project_tiers = frozenset()
+    else:
+        model_config = config
 
-    tiers = trusted_config.judge.tiers
+    tiers = model_config.judge.tiers
     return PanelRequest(
         {tier: getattr(tiers, tier) for tier in TIERS},
+        # A project can't set these two, so they're always the user's.
         config.providers.allow,
         config.providers.order,
-        project_named_tiers=projects_tiers,
-        needs_mixed_families=trusted_config.judge.panel == "mixed",
+        project_named_tiers=project_tiers,
+        needs_mixed_families=model_config.judge.panel == "mixed",
     )
 
 
@@ -357,6 +362,8 @@ def project_named_families(
     users_config = settings.load(None)
     if project is None:
         return frozenset()
+    # Models of an author family are replaced. If the user has chosen them, a project must not have texts sent
+    # to other providers by naming the family. Otherwise, any provider will do.
     if not _has_user_chosen_models(users_config, model):
         return frozenset()
     families = documents.parse_families(config.judge.author_family)

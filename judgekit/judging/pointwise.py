@@ -59,6 +59,7 @@ def read_probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
     For example, a reply to a yes-or-no question starts with "yes" or "no". Raises `GatewayError` if the reply
     has no probabilities, or if less than `MIN_MASS` of the probability is on `tokens`.
     """
+    # The errors have no usage, because the caller has already counted the reply's.
     if not reply.logprobs:
         problem = f"{reply.model} gave no token probabilities"
         raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=Usage())
@@ -212,11 +213,12 @@ async def _ask_in_time(
     for name, messages in zip(points.questions, points.build_prompts(), strict=True):
         seconds_left = deadline - time.monotonic()
         if seconds_left <= 0:
-            count = f"{len(progress.answers)} of {len(points.questions)} questions"
-            why = f"no time left: {count} were answered in {seconds:g} s"
-            return make_failure(FailureKind.TIMEOUT, why)
+            answered = f"{len(progress.answers)} of {len(points.questions)} questions"
+            problem = f"no time left: {answered} were answered in {seconds:g} s"
+            return make_failure(FailureKind.TIMEOUT, problem)
 
         reply = await _ask_question(session, endpoint, points, name, messages, seconds_left)
+        # Count the usage first, because reading the answer can fail.
         progress.usage = progress.usage.plus(reply.usage.count_as_call())
         progress.model = reply.model
         progress.answers[name] = read_probabilities(reply, points.tokens)
@@ -241,7 +243,7 @@ async def _ask_question(
     timeout: float,
 ) -> Reply:
     """Ask a model one question. If this session has already asked it, return the earlier reply."""
-    # The last part is for questions to decision models.
+    # Calls to decision models have their questions in the last part. Here, the messages contain the question.
     key = (endpoint.model, messages, ())
     if key in session.remembered:
         return replace(session.remembered[key], usage=CACHED_USAGE)
@@ -371,6 +373,7 @@ def _phrase_question(question: TypedQuestion) -> str:
     """Phrase a question for an answer of one token. Only the ends of a scale get labels."""
     if question.kind == "predicate":
         return f"{question.text_with_qualities}\nAnswer with one word, yes or no."
+    # A choice lists its criteria in the text, and no qualities.
     if question.kind == "choice":
         choices = " or ".join(question.options)
         ask = f"Which of the two texts is better, {choices}? Answer with one number."

@@ -34,19 +34,22 @@ _PROMPT_TEXTS: dict[str, str] = environment.read_toml(__file__, "prompt.toml")
 def write_document_context(
     fence: Fence, files: Sequence[VisibleFile], task: TaskDescription, given: Given
 ) -> str:
-    """Write the task, the sources and the document, each below the rubric's heading and inside a fence.
+    """Write the task, the sources and the document, each below its heading and inside a fence.
 
     A fence marks the text as data, not instructions. `given` contains the rubric's headings.
     """
+    sources_heading = given.sources
+    document_heading = given.text
+
     blocks = _write_task(fence, task, given)
-    if given.sources:
+    if sources_heading:
         # The first file is the document, and the others are its sources.
         judged_files = files[:1]
-        blocks += _write_sources(fence, files[1:], given.sources)
+        blocks += _write_sources(fence, files[1:], sources_heading)
     else:
         judged_files = files
-    if given.text:
-        blocks.append(f"{given.text}:")
+    if document_heading:
+        blocks.append(f"{document_heading}:")
     blocks += _fence_files(fence, judged_files)
     return "\n\n".join(blocks)
 
@@ -80,11 +83,9 @@ def _fence_files(fence: Fence, files: Sequence[VisibleFile], **attributes: str) 
 def describe_checked_findings(
     fence: Fence, upheld: Sequence[str], unchecked: Sequence[str]
 ) -> list[str]:
-    """Describe a review's result for models: the findings that were upheld, and those never checked."""
-    blocks = [
-        _PROMPT_TEXTS["held"] if upheld else _PROMPT_TEXTS["none_held"],
-        *map(fence.wrap_text, upheld),
-    ]
+    """Tell a model the result of a review: the findings that were upheld, and those never checked."""
+    heading = _PROMPT_TEXTS["held"] if upheld else _PROMPT_TEXTS["none_held"]
+    blocks = [heading, *map(fence.wrap_text, upheld)]
     if unchecked:
         blocks += [_PROMPT_TEXTS["unchecked"], *map(fence.wrap_text, unchecked)]
     return blocks
