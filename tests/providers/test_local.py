@@ -241,7 +241,7 @@ from pathlib import Path
 from judgekit.providers.local import LocalServer
 server = LocalServer(Path(sys.argv[1]))
 server.launch()
-asyncio.run(server.ready())
+asyncio.run(server.wait_until_ready())
 holder = os.fork() if sys.argv[2] == "forked" else None
 if holder == 0:
     time.sleep(60)  # keeps the pipes open
@@ -401,7 +401,7 @@ def test_gateways_of_several_threads_share_a_server_until_the_last_is_closed(
             "api_key": "a-key",
             "is_alive": True,
         }
-        server = SimpleNamespace(**about, ready=lambda _: asyncio.sleep(0))
+        server = SimpleNamespace(**about, wait_until_ready=lambda _: asyncio.sleep(0))
         server.stop = lambda: setattr(server, "is_alive", False)
         launched.append(server)
         return server
