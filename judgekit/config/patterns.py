@@ -225,7 +225,7 @@ def _translate_token(token: re.Match[str], pattern: str) -> str:
 def _compile_set(text: str, *, is_negated: bool) -> str:
     """Translate a glob set such as `[a-z]` into a regex.
 
-    Return "" for an empty set, which matches nothing. An empty negated set matches any character but `/`.
+    An empty set can't match anything, so the result is "". An empty negated set matches all but `/`.
     """
     members = _translate_members(text)
     if not members:

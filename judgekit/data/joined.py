@@ -143,19 +143,20 @@ class _OneFile:
         """Yield each row as one side of a pair, with its id."""
         for row in self._rows:
             if isinstance(row, UnreadableRow):
-                yield self._name_file(row)
+                yield self._add_file_name(row)
                 continue
             row_id = labels.read_id(read_cell(row.columns, self.id_column))
             if row_id is None:
                 problem = "expected an id: a short text or a number"
-                yield self._name_file(UnreadableRow(row.number, self.id_column, problem))
+                yield self._add_file_name(UnreadableRow(row.number, self.id_column, problem))
                 continue
             try:
                 yield _RowOfSide(row.number, row_id, _read_side(self._fields, row))
             except row_fields.FieldError as error:
-                yield self._name_file(UnreadableRow(row.number, error.column, error.problem))
+                yield self._add_file_name(UnreadableRow(row.number, error.column, error.problem))
 
-    def _name_file(self, row: UnreadableRow) -> UnreadableRow:
+    def _add_file_name(self, row: UnreadableRow) -> UnreadableRow:
+        """Add the file's name to the row's problem."""
         return row._replace(problem=f"{row.problem} ({self.name})")
 
 

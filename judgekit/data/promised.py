@@ -329,6 +329,7 @@ class PromisedRun:
         if self._has_ended:
             return agreement.NOTHING_FINAL
 
+        # Compare the two verdicts on the sample's rows.
         settled = agreement.settle(plan, self._map_strong_words())
         self._counted = settled.counted
         await self._ask_strong_twice()

@@ -229,7 +229,7 @@ class Replica:
             self._reading_task = None  # the next refresh starts a new one
 
     def _log_damaged_rows(self, damaged_names: list[str]) -> None:
-        """Log all damaged rows, unless they're the same as at the last reading."""
+        """Log the damaged rows of the tokens' table, unless they're the same as at the last reading."""
         have_changed = damaged_names != self._damaged_names
         if have_changed:
             names = ", ".join(damaged_names)
@@ -249,7 +249,7 @@ class Replica:
     ) -> bytes:
         """Return the answer stored under `key`. If there's none, judge the request and store the answer.
 
-        `find_holder` is the name on the client's token, and `text` the request's body. Raises `UsageError` if
+        `holder` is the name on the client's token, and `text` the request's body. Raises `UsageError` if
         `key` was already used with a different body. Raises `StoreError` if the store fails, or if another
         replica is judging the request.
         """

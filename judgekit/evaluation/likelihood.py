@@ -108,10 +108,14 @@ def _sample_steps(steps: _Steps) -> list[tuple[float, float]]:
 
 
 def _measure_loss(fit: Callable[[Labelled], _Logistic | _Steps], labelled: Labelled) -> float:
-    """Compute the mean logarithmic loss of curves built by `fit`, by cross-validation."""
+    """Compute the mean logarithmic loss of curves built by `fit`, by cross-validation.
+
+    `labelled` has pairs of a leaning, which is how far an opinion leans towards acceptance, and whether a
+    person accepted the text. The pairs are sorted by leaning.
+    """
     losses = []
     for fold in range(_FOLDS):
-        # The labels are sorted by leaning, so take every fifth one, for folds that cover the whole range.
+        # Take every fifth label, so that each fold covers the whole range of leanings.
         test_labels = labelled[fold::_FOLDS]
         training_labels = list(labelled)
         del training_labels[fold::_FOLDS]

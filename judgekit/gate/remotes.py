@@ -101,7 +101,8 @@ class Remotes(NamedTuple):
         branch = _find_head_branch(refs, head) or _guess_default_branch(refs)
         if branch is None:
             return None
-        return remote_oids.get(branch.source) or branch.oid
+        ref_on_remote = branch.source
+        return remote_oids.get(ref_on_remote) or branch.oid
 
 
 def _find_head(refs: Sequence[TrackedRef], name: str) -> TrackedRef | None:

@@ -355,7 +355,7 @@ def _count_openings(
 
 
 def _read_sessions(project: str) -> dict[str, list[str]]:
-    """Read the hook's records for a project: lists of lines, one per prompt, by session."""
+    """Read the hook's records for a project. Returns the lines by session. Each line is about a prompt."""
     lines_by_session = {}
     for path in repeats.list_session_files(project):
         with open(path, encoding="ascii", errors="replace", newline="\n") as file:

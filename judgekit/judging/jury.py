@@ -342,9 +342,9 @@ def combine_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | N
 
 
 def _combine_criteria(sample: Sequence[Vote | None], criteria: int) -> Vote | None:
-    """Return the vote of a sample's first criterion with a winner, or a tie if there's none.
+    """Return a sample's first vote for a winner, or a tie if all its votes are ties.
 
-    Returns None if the sample doesn't have a vote on each criterion. `criteria` is their number.
+    A sample has a vote on each criterion. Returns None if one of the `criteria` (a number) has no vote.
     """
     votes = [vote for vote in sample if vote is not None]
     is_complete = len(votes) == criteria

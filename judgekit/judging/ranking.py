@@ -220,7 +220,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         )
 
     def _choose_letters(self, state: JudgingState[ComparisonInput]) -> Sequence[str]:
-        """Choose the subjects that the next tier is asked about."""
+        """Choose the letters of the subjects that the next tier is asked about."""
         is_first_tier = not state.opinions
         if is_first_tier:
             return state.subject.distinct_letters

@@ -104,7 +104,7 @@ def _make_id(older: Fields) -> str:
 
 
 def _keep_other_fields(older: Fields, known_keys: Collection[str]) -> Fields:
-    """Return an older line's fields that have no place in a verdict. Their strings are made encodable."""
+    """Return the other fields of a line written by an older judge, with their strings made encodable."""
     other_fields = {key: value for key, value in older.items() if key not in known_keys}
     # Strings can be nested at any depth, so treat the JSON text as a whole.
     other_json = json.dumps(other_fields, ensure_ascii=False)

@@ -101,7 +101,8 @@ class Pace:
     def note_success(self) -> None:
         """Raise the limit a little after a successful call.
 
-        For example, with a limit of 5 and 2 rounds to raise it by one, each of 10 calls raises it by 1/10.
+        A round is as many calls as the limit. If it takes 2 rounds to raise a limit of 5 by one, each of these
+        10 calls raises it by 1/10.
         """
         calls_per_round = self._limit
         calls_to_raise_by_one = max(1.0, self._count_rounds_to_raise() * calls_per_round)

@@ -136,8 +136,7 @@ def _is_named_secret(text: str, match: re.Match[str], value: _Value, name_class:
 
     if not value.is_quoted:
         return _is_bare_secret(text, match, value.text, name_class)
-    # After a name such as `secret`, `_is_quoted_secret` asks for digits or random characters. Words joined by
-    # hyphens have neither. Words with blanks only follow a password's name, which asks for neither.
+    # `_is_quoted_secret` may ask for digits or random characters, which words joined by hyphens lack.
     is_hyphenated_passphrase = is_passphrase and "-" in value.text
     if is_hyphenated_passphrase:
         return True

@@ -362,8 +362,8 @@ def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> l
 
     `rows` contain each file's number and path.
     """
-    # A file also seems missing if the index has a wrong path for it. The folder's time is unchanged then, so
-    # without this, the folder wouldn't be listed and the file never found.
+    # A file also seems missing if the index has a wrong path for it. Then its folder has no new modification
+    # time, which would make it be listed again.
     folders: list[str] = []
     for number, file_path in rows:
         exists = os.path.isfile(f"{index.root}/{file_path}")

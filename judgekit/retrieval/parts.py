@@ -256,10 +256,14 @@ def _is_short(words: list[_Word]) -> bool:
 
 def _list_windows(words: list[_Word]) -> list[list[_Word]]:
     """List overlapping windows of `WINDOW_WORDS`, starting `STEP_WORDS` apart. The last may be shorter."""
-    last_full_start = max(len(words) - WINDOW_WORDS, 0)
-    # If words remain after the last full window, a shorter one starts one step later.
-    starts = range(0, last_full_start + STEP_WORDS, STEP_WORDS)
-    return [words[start : start + WINDOW_WORDS] for start in starts]
+    windows = []
+    start = 0
+    while True:
+        end = start + WINDOW_WORDS
+        windows.append(words[start:end])
+        if end >= len(words):  # all words are in a window
+            return windows
+        start += STEP_WORDS
 
 
 def _split_sentences(text: str) -> Iterator[str]:

@@ -578,7 +578,7 @@ def _find_section(text: str, candidate: Candidate) -> str:
 
 
 def _parse_alone(text: str, profile: Profile) -> list[terms.Term]:
-    """Return a query's terms, in a language that's guessed from the query alone."""
+    """Return a query's terms. Without stored texts, its language is guessed from the query itself."""
     main_language = profile.language
     other_languages = profile.languages.list_others(main_language.name)
     excerpt = terms.shorten_prompt(text)

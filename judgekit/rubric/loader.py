@@ -192,7 +192,7 @@ def load_configured_rubric(section: Section, reference: str, project: Path | Non
 def _hide_reference(message: str, reference: str) -> str:
     """Remove the configured reference from an error message.
 
-    "no rubric 'x'" becomes "no rubric of that name", and "'x' is neither" becomes "the value is neither".
+    "no rubric 'x'" becomes "no rubric of that name", and "'x' isn't a path" becomes "the value isn't a path".
     """
     quoted = repr(reference)
     message = message.replace(f" {quoted}", " of that name")
