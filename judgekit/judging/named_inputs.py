@@ -119,7 +119,7 @@ def refuse_link_out(path: str) -> None:
     """
     if "\0" in path:  # not a valid path; reading the file reports that later
         return
-    absolute_path = Path(path).absolute()
+    absolute_path = _resolve_parent_steps(Path(path).absolute())
     checkout = find_checkout(absolute_path.parent)
     if checkout is None:
         return
@@ -137,6 +137,21 @@ def refuse_link_out(path: str) -> None:
             "name the file that it leads to"
         )
     _refuse_link_to_untracked(path, path_in_checkout, real_path, real_checkout)
+
+
+def _resolve_parent_steps(path: Path) -> Path:
+    """Resolve each `..` in an absolute path: `checkout/../file` isn't a file in the checkout.
+
+    A `..` behind a link stays, because it's the parent of the link's target.
+    """
+    resolved = Path(path.anchor)
+    for part in path.parts[1:]:
+        can_step_up = resolved.name != ".." and not resolved.is_symlink()
+        if part == ".." and can_step_up:
+            resolved = resolved.parent
+        else:
+            resolved = resolved / part
+    return resolved
 
 
 def _refuse_link_to_untracked(

@@ -101,7 +101,7 @@ class Pace:
     def note_success(self) -> None:
         """Raise the limit a little after a successful call.
 
-        A round is as many calls as the limit. If it takes 2 rounds to raise a limit of 5 by one, each of these
+        A round is as many calls as the limit. If it takes 2 rounds to raise a limit of 5 by one, each of the
         10 calls raises it by 1/10.
         """
         calls_per_round = self._limit

@@ -182,6 +182,14 @@ def test_a_link_of_a_clone_that_leaves_it_is_not_followed(
     assert sent == []
 
 
+@pytest.mark.parametrize("path", ["../notes.md", "docs/../../notes.md"])
+def test_a_file_above_the_checkout_can_be_named(served: Served, clone: GitRepo, path: str) -> None:
+    (clone.folder.parent / "notes.md").write_text("# Notes\n")
+    done, asked = served(by_content, "judge", path, *RUBRIC)
+    assert done.code != 65, done.err
+    assert len(asked) > 0
+
+
 @pytest.mark.parametrize(
     "words", [("judge", "out/private.txt", *RUBRIC), ("judge", "out", *RUBRIC)]
 )
