@@ -488,7 +488,7 @@ def _make_query_terms(
     for number, word in enumerate(words):
         is_common = word in profile.language.common_words
         hit_count = sum(number in hit.matched_terms for hit in hits)
-        term = terms.Term(word, [word], [word], common=is_common)
+        term = terms.Term(word, [word], [word], is_common=is_common)
         term.rarity = confidence.compute_rarity(
             hit_count, entry_count, profile.background, common=is_common
         )

@@ -94,7 +94,7 @@ def _list_indexed_forms(word: str, language: Language) -> tuple[str, ...]:
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
 
     terms: list[str] = []
-    for script, run in scripts.split_runs(word):
+    for script, run in scripts.split_runs(word):  # a run is a part of the word in one script
         if script == scripts.SPACED_SCRIPT:
             terms += _list_stem(run, language)
         else:
@@ -103,7 +103,7 @@ def _list_indexed_forms(word: str, language: Language) -> tuple[str, ...]:
 
 
 def _list_stem(word: str, language: Language) -> tuple[str, ...]:
-    """Return a word's stem as its only form; no form for a stop word."""
+    """Return a word's stem as its only term; no term for a stop word."""
     word_stem = stem_word(word, language)
     return (word_stem,) if word_stem else ()
 
@@ -201,7 +201,8 @@ def _may_have_signs(text: str) -> bool:
         return True
     if "." not in text:  # for speed; most words have none
         return False
-    return any(opening in text for opening in _DOTS_BEFORE_WORDS)
+    # Inside a text, a dot belongs to the word after it only behind a space, a bracket or the like.
+    return any(char_and_dot in text for char_and_dot in _DOTS_BEFORE_WORDS)
 
 
 def has_runs(word: str) -> bool:
@@ -327,8 +328,7 @@ def _replace_ending(
 ) -> str:
     """Apply the first rule whose ending the word has; stemmer.toml explains the rules.
 
-    The word stays unchanged if the ending is outside the rule's region or follows a letter the rule doesn't
-    list.
+    If that rule's region or letters don't fit, the word stays unchanged.
     """
     for ending, replacement, is_for_r2, letters_before in rules:
         if not word.endswith(ending):
@@ -336,10 +336,9 @@ def _replace_ending(
         beginning = word[: -len(ending)]
         region_start = r2 if is_for_r2 else r1
         is_in_region = len(beginning) >= region_start
-        fits_any_letter = not letters_before
-        fits_letter = fits_any_letter or beginning[-1:] in letters_before
-        is_replaced = is_in_region and fits_letter
-        return beginning + replacement if is_replaced else word
+        # A rule without letters fits after any letter.
+        fits_letter = not letters_before or beginning[-1:] in letters_before
+        return beginning + replacement if is_in_region and fits_letter else word
     return word
 
 
@@ -362,12 +361,11 @@ def _ends_short(word: str) -> bool:
 
     A word of two letters needs only the vowel and the consonant.
     """
-    shape = word.translate(_VOWEL_SHAPE_TABLE)  # a `v` for each vowel, a `c` for each consonant
-    if len(word) <= _MAX_UNSTEMMED_LETTERS:
-        return shape == "vc"
-    if word.endswith("past"):  # an exception
+    if word.endswith("past"):  # an exception, so that `pasted` has the stem of `paste`
         return True
-    return shape.endswith("cvc") and word[-1] not in "wxY"
+    shape = word.translate(_VOWEL_SHAPE_TABLE)  # a `v` for each vowel, a `c` for each consonant
+    is_two_letter_syllable = shape == "vc"
+    return is_two_letter_syllable or (shape.endswith("cvc") and word[-1] not in "wxY")
 
 
 def _strip_ed_and_ing(word: str, r1: int) -> str:
@@ -390,7 +388,7 @@ def _strip_ed_and_ing(word: str, r1: int) -> str:
 
 def _find_ed_or_ing(word: str) -> str | None:
     """Return a word's ending if it's in `_ED_AND_ING`, or None."""
-    for ending in _ED_AND_ING:
+    for ending in _ED_AND_ING:  # longest first, so that `eed` is found before `ed`
         if word.endswith(ending):
             return ending
     return None
@@ -424,6 +422,7 @@ MAX_TERMS = 32
 MAX_WORD_CHARS = 64
 MAX_PARTS = 4  # of a compound with more (a path, a URL), only the parts are searched
 _JOINERS = "_-./:"
+# For `str.translate` of ASCII text: also keeps joiners.
 _ASCII_TOKEN_TABLE = "".join(
     [char if char.isalnum() or char in _JOINERS else " " for char in map(chr, range(128))]
 )
@@ -456,26 +455,26 @@ class Term:
         phrases: list[str],
         forms: list[str],
         *,
-        prefix: bool = False,
-        common: bool = False,
+        is_prefix: bool = False,
+        is_common: bool = False,
     ) -> None:
         self.text = text
         self.phrases = phrases  # each is one or more stems, joined by spaces
-        self.is_common = common
-        self.prefix = phrases[0] if prefix else None  # the stem that longer words may start with
-        self.expression = _build_expression(phrases, prefix=prefix)
+        self.is_common = is_common
+        self.prefix = phrases[0] if is_prefix else None  # the stem that longer words may start with
+        self.expression = _build_expression(phrases, is_prefix=is_prefix)
         forms_with_gaps = [add_gaps(form) for form in forms]
-        self.unstemmed_expression = _build_expression(forms_with_gaps, prefix=prefix)
+        self.unstemmed_expression = _build_expression(forms_with_gaps, is_prefix=is_prefix)
         # A search fills these in.
         self.number = 0
         self.entry_count = 0
         self.rarity = 0.0
 
 
-def _build_expression(forms: list[str], *, prefix: bool) -> str:
-    """Build the FTS5 expression that matches any of `forms`. With `prefix`, the first form is a prefix."""
+def _build_expression(forms: list[str], *, is_prefix: bool) -> str:
+    """Build the FTS5 expression that matches any of `forms`. With `is_prefix`, the first is a prefix."""
     quoted = ['"' + form.replace('"', " ") + '"' for form in forms]
-    if prefix:
+    if is_prefix:
         quoted[0] += "*"
     if len(quoted) > 1:
         return f"({' OR '.join(quoted)})"
@@ -514,19 +513,19 @@ def choose_languages(
 ) -> list[Language]:
     """Choose a query's languages: all of the store's frequent ones, and at most one rare one.
 
-    A rare language is chosen, and comes first, if the query is clearly in it. Reading a query in too many
-    languages would find unrelated things.
+    A rare language is chosen, and comes first, if the query is clearly in it.
     """
     if not rare:
         return list(frequent)
 
-    # The language with the most stop words in the query is the likeliest.
-    most_of_frequent = max(_count_stop_words(text, frequent))
-    counts_of_rare = _count_stop_words(text, rare)
-    most_of_rare = max(counts_of_rare)
-    if most_of_rare < most_of_frequent + _MIN_STOP_WORD_LEAD:
+    # The more of a language's stop words are in the query, the likelier the language.
+    highest_frequent_count = max(_count_stop_words(text, frequent))
+    rare_counts = _count_stop_words(text, rare)
+    highest_rare_count = max(rare_counts)
+    is_clearly_rare = highest_rare_count >= highest_frequent_count + _MIN_STOP_WORD_LEAD
+    if not is_clearly_rare:  # another language would only find unrelated things
         return list(frequent)
-    likeliest_rare = rare[counts_of_rare.index(most_of_rare)]
+    likeliest_rare = rare[rare_counts.index(highest_rare_count)]
     return [likeliest_rare, *frequent]
 
 
@@ -543,14 +542,15 @@ def _count_stop_words(text: str, languages: Sequence[Language]) -> list[int]:
 def make_terms(token: str, *languages: Language) -> list[Term]:
     """Make the terms of a word or compound: the compound as a phrase, then its parts.
 
-    Stop words of the first language have no term. A term has the stems of all languages.
+    Stop words of the first language have no term. Words are stemmed in each of the languages.
     """
     is_plain_word = token.isalpha() and token.isascii()
     parts = [token] if is_plain_word else split_words(token)
     terms: list[Term | None] = []  # None for a stop word and the like
 
-    is_cut = languages[0].cuts_scripts and has_runs(token)
-    if is_cut:  # a script without spaces, or Hangul
+    # Hangul, and scripts without spaces, are cut into runs of one script.
+    is_cut_into_runs = languages[0].cuts_scripts and has_runs(token)
+    if is_cut_into_runs:
         for part in parts:
             terms += _make_run_terms(part, languages)
     else:
@@ -592,19 +592,20 @@ def _make_run_terms(word: str, languages: Sequence[Language]) -> list[Term | Non
         if script == scripts.SPACED_SCRIPT:
             terms.append(_make_word(run, languages))
             continue
-        # A single character finds the indexed pairs that start with it. Korean isn't indexed in pairs.
-        is_in_pairs = script != scripts.HANGUL
+        is_indexed_in_pairs = script != scripts.HANGUL
         for form in scripts.list_query_forms(script, run):
-            is_prefix = is_in_pairs and len(form) == 1
-            if len(form) <= MAX_WORD_CHARS:
-                terms.append(Term(form, [form], [form], prefix=is_prefix))
+            if len(form) > MAX_WORD_CHARS:
+                continue
+            # A single character is a prefix, so that it finds the pairs that start with it.
+            is_prefix = is_indexed_in_pairs and len(form) == 1
+            terms.append(Term(form, [form], [form], is_prefix=is_prefix))
     return terms
 
 
 def split_tokens(text: str) -> list[str]:
     """Return the words and compounds in a text, such as `pre-commit`.
 
-    The signs that join a compound's words are removed at either end of a token.
+    Hyphens and other joiners are removed from both ends of a token.
     """
     is_ascii = text.isascii()
     is_single_word = is_ascii and text.isalpha()
@@ -612,13 +613,18 @@ def split_tokens(text: str) -> list[str]:
         return [text]
     is_simple = is_ascii and not _may_have_signs(text)
     if is_simple:
-        pieces = text.translate(_ASCII_TOKEN_TABLE).split()
-        stripped = [piece.strip(_JOINERS) for piece in pieces]
-        return [token for token in stripped if token]  # a piece such as `--` has become empty
+        return _split_simple_text(text)
 
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
 
     return scripts.split_tokens(text, _JOINERS, _DOTS_BEFORE_WORDS)
+
+
+def _split_simple_text(text: str) -> list[str]:
+    """Split an ASCII text at all characters but letters, digits and joiners."""
+    pieces = text.translate(_ASCII_TOKEN_TABLE).split()
+    stripped = [piece.strip(_JOINERS) for piece in pieces]
+    return [token for token in stripped if token]  # a piece such as `--` has become empty
 
 
 def list_patterns(terms: Sequence[Term]) -> list[Pattern]:
@@ -640,18 +646,18 @@ def find_pattern(text: str, pattern: Pattern, prefix_weight: float) -> list[tupl
 
     A match weighs 1, or `prefix_weight` if the word in the text is longer than the pattern.
     """
-    # The needle starts with a space and, unless it's only a word's beginning, ends with one. This last space
-    # may be the first one of the next match, so it's searched again.
-    _, needle, is_beginning = pattern
-    step = len(needle) if is_beginning else len(needle) - 1
+    _, needle, is_prefix = pattern
+    # A whole word's needle ends with a space. It isn't part of the match, since it may start the next one.
+    length = len(needle) if is_prefix else len(needle) - 1
     matches = []
     position = text.find(needle)
     while position >= 0:
-        is_longer = is_beginning and text[position + step] != " "
+        end = position + length
+        is_longer = is_prefix and text[end] != " "
         weight = prefix_weight if is_longer else 1.0
-        word_start = position + 1
+        word_start = position + 1  # after the needle's first space
         matches.append((word_start, weight))
-        position = text.find(needle, position + step)
+        position = text.find(needle, end)
 
     return matches
 
@@ -659,7 +665,8 @@ def find_pattern(text: str, pattern: Pattern, prefix_weight: float) -> list[tupl
 def split_camel_case(word: str) -> list[str]:
     """Split a camelCase identifier into words. Returns an empty list for other words and very long words."""
     is_in_one_case = word.islower() or word.isupper()
-    if is_in_one_case or word[1:].islower() or len(word) > MAX_WORD_CHARS:
+    is_capitalised = word[1:].islower()  # such as `Word`
+    if is_in_one_case or is_capitalised or len(word) > MAX_WORD_CHARS:
         return []
 
     starts = [0]
@@ -674,17 +681,15 @@ def split_camel_case(word: str) -> list[str]:
 
 
 def _starts_word(word: str, position: int) -> bool:
-    """Whether the capital at this position, not the first, starts a word inside an identifier.
-
-    Of several capitals in a row only the last can: the S in `HTTPServer`, but not the L in `URLs`, since its
-    `s` is a plural's.
-    """
+    """Whether the capital at `position`, after the first character, starts a word in an identifier."""
     follows_capital = word[position - 1].isupper()
     if not follows_capital:
         return True
+    # Of several capitals only the last one starts a word, as the S in `HTTPServer`.
     text_after = word[position + 1 :]
-    is_before_plural = text_after == "s"
-    return text_after[:1].islower() and not is_before_plural
+    is_last_capital = text_after[:1].islower()
+    is_before_plural = text_after == "s"  # as the L in `URLs`, which starts no word
+    return is_last_capital and not is_before_plural
 
 
 def collect_hidden_words(text: str, language: Language) -> str:
@@ -760,29 +765,36 @@ def _make_phrase(text: str, forms: list[str], languages: Sequence[Language]) -> 
 def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
     """Make a word's term. An abbreviation also finds its long form: `db` finds `database`.
 
-    Returns None for a stop word of the first language, a single letter or a very long word.
+    Returns None for a stop word of the first language, a single letter or digit, or a very long word.
     """
     language = languages[0]
     folded = fold(word)
     word_stem = stem_word(folded, language)
     is_stop_word = not word_stem
-    is_letter = len(word) <= 1 and word.isalnum()
-    if is_stop_word or is_letter or len(word) > MAX_WORD_CHARS:
+    is_single_character = len(word) == 1 and word.isalnum()
+    if is_stop_word or is_single_character or len(word) > MAX_WORD_CHARS:
         return None
 
-    long_forms: list[str] = []
-    for any_language in languages:
-        long_forms += any_language.abbreviations.get(folded, ())
-    phrases = _list_other_phrases(folded, long_forms, languages)
+    long_forms = _list_long_forms(folded, languages)
+    other_phrases = _list_other_phrases(folded, long_forms, languages)
     is_prefix = _finds_longer_words(folded, word_stem, language)
-    if is_prefix:  # the prefix finds these phrases anyway
-        phrases = [phrase for phrase in phrases if not phrase.startswith(word_stem)]
+    if is_prefix:
+        # As a prefix, the stem finds every phrase that starts with it.
+        other_phrases = [phrase for phrase in other_phrases if not phrase.startswith(word_stem)]
     else:
-        phrases = [phrase for phrase in phrases if phrase != word_stem]
+        other_phrases = [phrase for phrase in other_phrases if phrase != word_stem]
 
-    phrases.insert(0, word_stem)
+    phrases = [word_stem, *other_phrases]
     is_common = _is_common(folded, languages)
-    return Term(word, phrases, [word, *long_forms], prefix=is_prefix, common=is_common)
+    return Term(word, phrases, [word, *long_forms], is_prefix=is_prefix, is_common=is_common)
+
+
+def _list_long_forms(folded: str, languages: Sequence[Language]) -> list[str]:
+    """List the long forms of an abbreviation in all languages."""
+    long_forms: list[str] = []
+    for language in languages:
+        long_forms += language.abbreviations.get(folded, ())
+    return long_forms
 
 
 def _list_other_phrases(

@@ -130,20 +130,27 @@ def _was_held_in(project: str, path: str) -> bool:
 
 
 def _is_here(entry: dict[str, Any], project: str) -> bool | None:
-    """Whether a person held this conversation in `project`; None if the entry is inconclusive."""
-    about = entry.get("payload", entry)  # Codex wraps its facts in a `payload`
-    if not isinstance(about, dict):
+    """Whether an entry says that a person held this conversation in `project`; None if it doesn't say.
+
+    In an agent's conversation there's no person.
+    """
+    facts = entry.get("payload", entry)  # Codex wraps them in a `payload`
+    if not isinstance(facts, dict):
         return None
 
-    is_codex_agent = isinstance(about.get("source"), dict)
-    is_gemini_agent = about.get("kind") == "subagent"
+    is_codex_agent = isinstance(facts.get("source"), dict)
+    is_gemini_agent = facts.get("kind") == "subagent"
     if is_codex_agent or is_gemini_agent:
         return False
-    if isinstance(about.get("cwd"), str):
-        return environment.find_project_root(about["cwd"]) == project
-    if "projectHash" in about:  # of Gemini
-        raw = project.encode("utf-8", "surrogateescape")
-        return bool(about["projectHash"] == hashlib.sha256(raw).hexdigest())
+
+    folder = facts.get("cwd")
+    if isinstance(folder, str):
+        return environment.find_project_root(folder) == project
+    if "projectHash" in facts:  # Gemini gives only a hash of the project's path
+        raw_path = project.encode("utf-8", "surrogateescape")
+        project_hash = hashlib.sha256(raw_path).hexdigest()
+        is_of_project: bool = project_hash == facts["projectHash"]
+        return is_of_project
     return None
 
 
@@ -185,14 +192,12 @@ def read_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
 
 
 def _read_session_id(path: str) -> str:
-    """Return the session id at the end of a transcript's file name.
-
-    For Gemini's transcripts, the id is read from the first entry.
-    """
+    """Return a transcript's session id: the end of its file name or, for Gemini's, in its first entry."""
     name = Path(path).stem
-    if name.startswith("session-"):  # Gemini's
+    is_of_gemini = name.startswith("session-")
+    if is_of_gemini:
         first_entry = next(_read_entries(path, _HEAD_BYTES), {})
-        return str(first_entry.get("sessionId"))
+        return str(first_entry.get("sessionId"))  # without an id "None", which no session has
     return name[-_SESSION_ID_CHARS:]
 
 
@@ -200,14 +205,19 @@ def _read_exchanges(path: str) -> list[Exchange]:
     """Read a transcript's exchanges. Anything the agent did before the first prompt is dropped."""
     exchanges: list[Exchange] = []
     for entry in _read_entries(path, _MAX_TRANSCRIPT_BYTES):
-        speaker, text = _read_turn(entry) or ("", "")  # some entries contain only calls
+        # An entry without a text may still contain calls.
+        speaker, text = _read_turn(entry) or ("", "")
         if speaker == "user":
             exchanges.append(Exchange(prompt=text, answer=[], calls=[]))
-        elif exchanges:
-            current = exchanges[-1]
-            if text:
-                current.answer.append(text)
-            current.calls.extend(_describe_calls(entry))
+            continue
+
+        is_before_first_prompt = not exchanges
+        if is_before_first_prompt:
+            continue
+        current = exchanges[-1]
+        if text:
+            current.answer.append(text)
+        current.calls.extend(_describe_calls(entry))
 
     return exchanges
 
@@ -344,11 +354,10 @@ def _read_turn(entry: dict[str, Any]) -> tuple[str, str] | None:
 
 def _read_text(message: dict[str, Any]) -> str:
     """Return a message's text, or its blocks of text joined by spaces; "" if there's none."""
-    # In Gemini's entries, the user typed only the displayed content.
+    # In Gemini's `content`, a hook may have added to what the user typed; `displayContent` is without it.
     content = message.get("displayContent", message.get("content"))
-    if isinstance(content, list):
-        blocks = [
-            block for block in _list_objects(content) if block.get("type") in _TEXT_BLOCK_TYPES
-        ]
-        content = " ".join([str(block.get("text", "")) for block in blocks])
-    return content.strip() if isinstance(content, str) else ""
+    if isinstance(content, str):
+        return content.strip()
+
+    blocks = [block for block in _list_objects(content) if block.get("type") in _TEXT_BLOCK_TYPES]
+    return " ".join([str(block.get("text", "")) for block in blocks]).strip()

@@ -56,12 +56,15 @@ def find_main_worktree(root: str) -> str:
 
 
 def _is_link_confirmed(root: str, git_folder: str, common_folder: str) -> bool:
-    """Whether a linked tree's `git_folder` is in the main repository's, and points back to `root`."""
+    """Whether `git_folder` is one of the main repository's worktrees, and names `root` as its tree."""
     worktrees_folder = os.path.realpath(f"{common_folder}/worktrees")
     is_in_repository = os.path.realpath(os.path.dirname(git_folder)) == worktrees_folder
-    # Names the linked tree's `.git`.
+    if not is_in_repository:
+        return False
+
+    # The file `gitdir` contains the path of the linked tree's `.git`.
     back_line = _read_first_line(os.path.join(git_folder, "gitdir"))
-    if not back_line or not is_in_repository:
+    if not back_line:
         return False
     back_path = os.path.realpath(os.path.join(git_folder, back_line))
     return back_path == os.path.join(os.path.realpath(root), _GIT_ENTRY)

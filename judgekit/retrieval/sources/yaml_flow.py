@@ -143,7 +143,7 @@ class _Level:
         self.path = path
         self.key: str | None = None
 
-    def value_path(self) -> str | None:
+    def find_value_path(self) -> str | None:
         """Return the next value's path, such as `metadata.tags`; None if the value is skipped."""
         if self.path is None:  # all that's in this bracket is skipped
             return None
@@ -241,7 +241,7 @@ class FlowReader:
         is_in_list = not level.is_mapping
         if is_mapping and is_in_list:  # the values of several mappings in a list would get mixed up
             return None
-        return level.value_path()
+        return level.find_value_path()
 
     def _ends_key(self, line: str, position: int) -> bool:
         """Whether a colon ends a key: it's before a blank or bracket, or after a quoted key."""
@@ -261,8 +261,8 @@ class FlowReader:
 
     def _end_item(self, level: _Level) -> None:
         """Add the text read so far to its path's values, unless it's empty, null or skipped."""
-        path = level.value_path()
-        text = self._value_text()
+        path = level.find_value_path()
+        text = self._get_value_text()
         if path is not None:
             values = self.fields.setdefault(path, [])  # without a value, the field's list is empty
             if text:
@@ -271,7 +271,7 @@ class FlowReader:
         self._text = None
         self._is_quoted = False
 
-    def _value_text(self) -> str:
+    def _get_value_text(self) -> str:
         """Return the text read so far; "" for none and for null. In quotes, `"null"` is a text."""
         is_null = self._text in NULLS and not self._is_quoted
         return "" if is_null else self._text or ""
