@@ -376,7 +376,7 @@ def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> l
 def recheck_files(index: Index, file_paths: Iterable[str]) -> bool:
     """Read changed files again before they're shown. Returns whether the query must be repeated.
 
-    The index of an earlier version is read-only, so its changed files are only added to `index.outdated`.
+    The index of an earlier version is read-only, so its changed files are only added to `outdated_paths`.
     """
     index.outdated_paths.clear()
     select_file = f"{_FILES_QUERY} WHERE path = ?"
@@ -395,7 +395,7 @@ def recheck_files(index: Index, file_paths: Iterable[str]) -> bool:
 
 
 def _add_outdated(index: Index, rows: Iterable[tuple[Any, ...]]) -> None:
-    """Add the paths of files that changed to `index.outdated`."""
+    """Add the paths of files that changed to `index.outdated_paths`."""
     for _, file_path, *stamp, _ in rows:
         current_stamp = index_file.read_stamp(f"{index.root}/{file_path}")
         if current_stamp != tuple(stamp):

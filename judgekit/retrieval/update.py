@@ -74,19 +74,20 @@ _ADD_WATCH = "INSERT OR REPLACE INTO watch (number, path, folder, x, y, z, sure)
 
 
 def create(connection: Connection, root: str, profiles: Profiles, kind: str = "") -> None:
-    """Create the tables of an empty index, and fill its table of facts."""
+    """Create the tables of an empty index, and write what it keeps about itself."""
     with open(LAYOUT, encoding="utf-8", newline="\n") as file:
         connection.executescript(file.read())
 
     facts = {
         "root": root,
+        # The rules by which files are read; the index is obsolete once they change.
         "read_by": index_file.reading_fingerprint(profiles),
-        "kind": kind,
-        "size": 0,
-        "pending": 0,
-        "folders": 0,
+        "kind": kind,  # of store; "" until its files are listed
+        "size": 0,  # the number of entries
+        "pending": 0,  # the number of files still to be read
+        "folders": 0,  # the number of watched folders
         "languages": "",
-        "was_whole": 0,
+        "was_whole": 0,  # 1 once all files have been read
         "updated": index_file.get_time_ns(),
     }
     connection.executemany(_SET_ABOUT, facts.items())
@@ -101,6 +102,7 @@ def build_in_memory(root: str, profiles: Profiles) -> Index:
     try:
         create(index.connection, root, profiles)
         index.load(read_facts(index.connection))
+        # Without given `watched_paths`, the whole store is read.
         refresh(index, watched_paths=None, file_numbers=(), limit=index_file.MAX_MEMORY_FILES)
     except BaseException:
         index.connection.close()
@@ -139,6 +141,7 @@ def _make_index_file(folder: str, name: str, root: str, profiles: Profiles) -> N
     """
     temporary = f"{folder}/{os.getpid()}{_UNFINISHED_FILE_SUFFIX}"
     _unlink(temporary)  # a killed process may have had the same id
+    # Only its user may read the file. SQLite would create it with wider permissions.
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         _create_tables(temporary, root, profiles)
@@ -166,13 +169,14 @@ def _remove_leftovers(folder: str) -> None:
     """Remove half-made index files of killed processes, and old index files of other judgekit versions."""
     with os.scandir(folder) as entries:
         for entry in list(entries):
-            if entry.name.startswith(f"v{VERSION}."):
+            is_of_this_version = entry.name.startswith(f"v{VERSION}.")
+            if is_of_this_version:
                 continue
             is_half_made = _UNFINISHED_FILE_SUFFIX in entry.name
-            most_seconds = _ABANDONED_SECONDS if is_half_made else _UNUSED_SECONDS
-            with suppress(OSError):  # the file may have been removed since, or isn't ours
-                age = time.time() - entry.stat().st_mtime
-                if age > most_seconds:
+            max_age_s = _ABANDONED_SECONDS if is_half_made else _UNUSED_SECONDS
+            with suppress(OSError):  # the file may be gone, or belong to another user
+                age_s = time.time() - entry.stat().st_mtime
+                if age_s > max_age_s:
                     os.unlink(entry.path)
 
 
@@ -215,10 +219,10 @@ class Plan:
     def _read_known(self) -> dict[str, Watched]:
         """Read the paths that the index watches."""
         known: dict[str, Watched] = {}
+        # The columns x, y and z have the three numbers of a stamp; they're NULL for a missing path.
         rows = self._read_rows("SELECT path, folder, x, y, z, sure FROM watch")
         for path, is_folder, x, y, z, sure in rows:
-            is_missing = x is None
-            stamp = None if is_missing else (x, y, z)
+            stamp = None if x is None else (x, y, z)
             known[path] = (bool(is_folder), stamp, bool(sure))
         return known
 
@@ -231,10 +235,10 @@ class Plan:
             ((file_count,),) = self._read_rows("SELECT count(*) FROM file")
             store.files_left -= file_count
 
-        # These files decide which folders and files belong to the store.
-        have_rules_changed = (
-            scan.IGNORE_FILE_NAME in changed_names or claude_memory.INDEX in changed_names
-        )
+        # The ignore file and a memory's index.md decide which folders and files belong to the store.
+        is_other_ignore_file = scan.IGNORE_FILE_NAME in changed_names
+        is_other_memory_index = claude_memory.INDEX in changed_names
+        have_rules_changed = is_other_ignore_file or is_other_memory_index
         if self.starts_anew or watched_paths is None or have_rules_changed:
             subfolders_by_folder = self._compare_folders(store, [""], is_whole=True)
         else:
@@ -242,15 +246,18 @@ class Plan:
             subfolders_by_folder = self._compare_folders(store, folders, is_whole=False)
         self._note_gone_folders(subfolders_by_folder)
         if self.folder_by_new_file or self.lost_numbers:
-            self._mark_lists(store)
+            self._mark_list_files(store)
 
     def _list_watched_folders(self, watched_paths: Collection[str]) -> list[str]:
         """List the paths that may be folders, parents last, since they're compared from the list's end."""
         folders = [path for path in watched_paths if self._may_be_folder(path)]
         return sorted(folders, reverse=True)
 
-    def _mark_lists(self, store: scan.Store) -> None:
-        """Mark the files that list entries: links to entries aren't part of their text, so it may differ."""
+    def _mark_list_files(self, store: scan.Store) -> None:
+        """Mark the files that list entries as changed.
+
+        Links to entries aren't part of such a file's text, so a new or lost entry may change it.
+        """
         for name in store.source.LISTS:
             for (number,) in self._read_rows(_FILES_OF_NAME_QUERY, name, f"%/{name}"):
                 self.changed_numbers.append(number)
@@ -280,13 +287,16 @@ class Plan:
         """
         changed_names = []
         for name in scan.STORE_FILE_NAMES:
-            stamp, stamp_is_sure = _read_own_stamp(f"{root}/{name}")
+            stamp, is_sure_now = _read_own_stamp(f"{root}/{name}")
             _, known_stamp, was_sure = self._known.get(name, _UNKNOWN_FILE)
-            is_other_stamp = stamp != known_stamp
-            # The stored stamp is also updated if only its certainty differs.
-            if is_other_stamp or stamp_is_sure != was_sure:
-                self.watched[name] = (False, stamp, stamp_is_sure)
-            if is_other_stamp or not was_sure:
+            has_other_stamp = stamp != known_stamp
+            # The index also stores whether the stamp is sure.
+            has_other_row = has_other_stamp or is_sure_now != was_sure
+            if has_other_row:
+                self.watched[name] = (False, stamp, is_sure_now)
+            # If the known stamp wasn't sure, the file may have changed without altering it.
+            may_have_changed = has_other_stamp or not was_sure
+            if may_have_changed:
                 changed_names.append(name)
                 self._mark_own_entry(name)
         return changed_names
@@ -304,18 +314,18 @@ class Plan:
     def _compare_folders(
         self, store: scan.Store, pending: list[str], *, is_whole: bool
     ) -> dict[str, Collection[str]]:
-        """Compare the `pending` folders, and any subfolders that need listing, with the index.
+        """Compare the `pending` folders with the index, and their subfolders if needed.
 
-        Returns the subfolders of each listed folder. The store's root has the path "". `pending` has parents
-        last, and is empty at the end.
+        Returns the subfolders of each listed folder. The folders are popped off the end of `pending`, so
+        parents must come after their subfolders. The store's root has the path "".
         """
         subfolders_by_folder: dict[str, Collection[str]] = {}
         while pending:
             folder = pending.pop()
-            is_root = folder == ""
             is_listed = folder in subfolders_by_folder
             if is_listed:
                 continue
+            is_root = folder == ""
             if not is_root and self._is_missing(folder, subfolders_by_folder):
                 continue
 
@@ -325,7 +335,7 @@ class Plan:
             if was_found or is_root:
                 pending += self._compare_folder(folder, listing, is_whole=is_whole)
             else:
-                self.gone_paths[folder] = None
+                self.gone_paths[folder] = None  # adds it: the dict is used as an ordered set
         return subfolders_by_folder
 
     @staticmethod
@@ -355,16 +365,17 @@ class Plan:
     def _compare_folder(self, folder: str, listing: scan.Listing, *, is_whole: bool) -> list[str]:
         """Note how a folder differs from the index. Returns the subfolders to list next.
 
-        `is_whole` means that all subfolders are listed, not only new ones.
+        With `is_whole`, these are all subfolders; otherwise, usually only the new ones.
         """
         known_folder = self._known.get(folder)
-        watched = (True, listing.stamp, _has_sure_stamp(listing))
-        if watched != known_folder:
-            self.watched[folder] = watched
+        is_folder = True
+        current_folder = (is_folder, listing.stamp, _has_sure_stamp(listing))
+        if current_folder != known_folder:
+            self.watched[folder] = current_folder
         self._compare_files(folder, listing)
         self.notes[folder] = listing.problems
 
-        # If another folder was moved to this path, its subfolders differ as well.
+        # If another folder was moved to this path, its subfolders aren't those that the index knows.
         if is_whole or not _is_same_folder(known_folder, listing.stamp):
             return listing.folders
         return [subfolder for subfolder in listing.folders if subfolder not in self._known]
@@ -379,6 +390,7 @@ class Plan:
             is_same_stamp = file_stamp == (size, mtime, inode)
             if file_stamp is None:
                 self.lost_numbers.append(number)
+            # If a file was read right after a change, the same stamp doesn't prove that it's unchanged.
             elif not is_same_stamp or not is_sure(mtime, read_at):
                 self.changed_numbers.append(number)
 
@@ -426,6 +438,8 @@ class ReadFile:
     __slots__ = ("digest", "language", "note", "read_at_ns", "row", "sections", "stamp", "texts")
 
     def __init__(self, root: str, place: str, profile: Profile) -> None:
+        # The time and the stamp are taken before the file is read. So if it changes meanwhile, its stamp will
+        # differ later.
         self.read_at_ns = index_file.get_time_ns()
         self.stamp = index_file.read_stamp(f"{root}/{place}")
         self.texts = None
@@ -433,7 +447,7 @@ class ReadFile:
         self.language = ""
         entry, problem = scan.read_file(root, place, profile)
         if entry is None:
-            entry = Entry("", "", "")  # for a row without values
+            entry = Entry("", "", "")  # the row then has only the problem, if any
         else:
             self.language = detect_language(entry, profile)
             languages = choose_reading_languages(self.language, profile)
@@ -466,8 +480,7 @@ def detect_language(entry: Entry, profile: Profile) -> str:
     `die` and `on` occur in many languages.
     """
     text = f"{entry.title}\n{entry.body[:_SAMPLE_CHARS]}"
-    # It's in Korean, or a script without spaces.
-    # It's in Korean, or a script without spaces.
+    # The text is in Korean, or in a script without spaces.
     if scripts.measure_run_share(text) > _MAX_RUN_SHARE:
         return ""
 
@@ -641,6 +654,7 @@ def _find_line(entry: Entry, section: sections.Section) -> int:
     """Return the line number, from 1, where a section starts in its file; 0 if unknown."""
     if entry.lines_above is None:
         return 0
+    # A description from the header, put above the body, may have more lines there than in the file.
     line = max(entry.lines_above + section.lines_above + 1, 1)
     if not _is_after_gap(entry, section):
         return line
@@ -652,9 +666,11 @@ def _find_line(entry: Entry, section: sections.Section) -> int:
 def _is_after_gap(entry: Entry, section: sections.Section) -> bool:
     """Whether a section is in the end of a very long file, whose middle was skipped."""
     has_gap = entry.end_chars > 0
-    # The last `end_chars` characters come after the gap.
-    gap_place = len(entry.body) - entry.end_chars
-    return has_gap and section.start >= gap_place
+    if not has_gap:
+        return False
+    # The last `end_chars` characters of the body come after the gap.
+    gap_position = len(entry.body) - entry.end_chars
+    return section.start >= gap_position
 
 
 def _clean(text: str) -> str:
@@ -825,10 +841,10 @@ class IndexWriter:
         is_listed = bool(self.facts["kind"])
         is_whole = is_listed and not pending
         if is_whole:
-            self.facts["was_whole"] = 1
+            self.facts["was_whole"] = 1  # for good, even if files are pending later
 
 
-class _Passed(Exception):  # noqa: N818 - no error: another process holds the lock
+class _Locked(Exception):  # noqa: N818 - no error: another process holds the lock
     """Another process has been writing for too long."""
 
 
@@ -836,7 +852,7 @@ class _Passed(Exception):  # noqa: N818 - no error: another process holds the lo
 def transaction(index: Index) -> Iterator[IndexWriter]:
     """Provide a writer for an index, and commit its changes at the end. After an error, nothing is changed.
 
-    Raises `_Passed` if another process has been writing for too long.
+    Raises `_Locked` if another process has been writing for too long.
     """
     _begin(index)
     try:
@@ -852,15 +868,15 @@ def transaction(index: Index) -> Iterator[IndexWriter]:
 
 
 def _begin(index: Index) -> None:
-    """Begin a transaction. Raises `_Passed` if another process has been writing for too long."""
+    """Begin a transaction. Raises `_Locked` if another process has been writing for too long."""
     try:
         index.connection.execute("BEGIN IMMEDIATE")
     except sqlite.OperationalError as error:
         if not index_file.has_error_code(error, index_file.BUSY_ERROR_CODES):
             raise
-        # SQLite has waited for the lock. Once per query is enough, so the next attempt won't wait.
+        # SQLite waited for the lock in vain. A search should wait only once, so don't wait the next time.
         index.connection.execute("PRAGMA busy_timeout = 0")
-        raise _Passed from None
+        raise _Locked from None
 
 
 def refresh(
@@ -877,7 +893,7 @@ def refresh(
     `patience` seconds, no more batches of files are read. At most `limit` new files are read, newest first.
     """
     started = time.monotonic()
-    with suppress(_Passed):  # then the other process brings the index up to date
+    with suppress(_Locked):  # then the other process brings the index up to date
         _carry_out_changes(index, watched_paths, file_numbers, limit)
         while index.pending_count:
             with transaction(index) as writer:
@@ -893,6 +909,7 @@ def refresh(
 def _load_unlisted(index: Index) -> None:
     """Load an index whose files another process is still listing, and report that it isn't searched."""
     facts = read_facts(index.connection)
+    # The other process hasn't written the kind yet.
     facts["kind"] = scan.detect_kind(index.root, index.profiles)
     index.load(facts)
     index.trouble = f"{index.root}: another process is building the index; not searched"
@@ -953,19 +970,17 @@ def reread(index: Index, stale_files: list[tuple[int, str]]) -> bool:
     """Read files again that may have changed. Returns True if a difference was written.
 
     `stale_files` has each file's number and path. The paths of files that differ are added to
-    `index.outdated`. If another process is writing, nothing is written.
+    `index.outdated_paths`. If another process is writing, nothing is written.
     """
     files_to_write = {}
     for number, path in stale_files:
         known_digest = _read_digest(index, number)
         file = ReadFile(index.root, path, index.profile)
-        if file.stamp is None or file.digest != known_digest:
+        is_different = file.stamp is None or file.digest != known_digest
+        if is_different:
             index.outdated_paths.add(path)
-            files_to_write[number] = file
-            continue
-        # The content is the same, but a stamp that has become sure is worth writing.
-        _, changed_at, _ = file.stamp
-        if is_sure(changed_at, file.read_at_ns):
+        # With a sure stamp in the index, an unchanged file needn't be read again next time.
+        if is_different or _has_sure_file_stamp(file):
             files_to_write[number] = file
 
     if not files_to_write:
@@ -973,11 +988,20 @@ def reread(index: Index, stale_files: list[tuple[int, str]]) -> bool:
     try:
         with transaction(index) as writer:
             changed = [writer.put(number, file) for number, file in files_to_write.items()]
-    except (_Passed, sqlite.OperationalError) as error:
+    except (_Locked, sqlite.OperationalError) as error:
+        # The index can stay outdated for now, unless it's damaged.
         if index_file.is_damage(error):
             raise
         return False
     return any(changed)
+
+
+def _has_sure_file_stamp(file: ReadFile) -> bool:
+    """Whether any change after a file was read would alter its stamp."""
+    if file.stamp is None:
+        return False
+    _, changed_at, _ = file.stamp
+    return is_sure(changed_at, file.read_at_ns)
 
 
 def _read_digest(index: Index, number: int) -> int | None:
