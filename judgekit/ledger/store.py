@@ -523,8 +523,10 @@ def _move_lines(old_folder: Path, new_folder: Path) -> None:
     # The new folder exists, or another process has just created it. So append to its files.
     with suppress(OSError), file_lock(new_folder / LOCK_FILE, timeout=LOCK_SECONDS):
         _append_files(old_folder, new_folder)
-        # Delete the files that are left, such as the lock and the key.
-        shutil.rmtree(old_folder, ignore_errors=True)
+        # Files of lines with other names stay where they are. Any others, such as the lock, aren't needed.
+        has_other_lines = any(old_folder.rglob(f"*{_LEDGER_FILE_SUFFIX}"))
+        if not has_other_lines:
+            shutil.rmtree(old_folder, ignore_errors=True)
 
 
 def _append_files(old_folder: Path, new_folder: Path) -> None:

@@ -331,6 +331,24 @@ def test_a_name_is_readable_and_stands_for_one_place(tmp_path: Path, isolated: P
         assert Ledger.of(other / "docs") == Ledger.of(other)
 
 
+def test_lines_under_another_name_stay_when_a_repository_gets_a_remote(tmp_path: Path) -> None:
+    address = "https://github.com/acme/docs"
+    earlier = GitRepo(tmp_path / "earlier")
+    earlier("remote", "add", "origin", address)
+    Ledger.of(earlier.folder).add(verdict())
+
+    git = GitRepo(tmp_path / "docs")
+    without_remote = Ledger.of(git.folder)
+    without_remote.add(verdict())
+    other_lines = without_remote.folder / "from a colleague.jsonl"
+    other_lines.write_bytes(b"{}\n")
+    git("remote", "add", "origin", address)
+    with_remote = Ledger.of(git.folder)
+    assert with_remote != without_remote
+    assert other_lines.read_bytes() == b"{}\n"
+    assert [*without_remote.folder.glob("20*.jsonl")] == []
+
+
 def test_points_in_time() -> None:
     for text, days in {"14d": 14, "2w": 14, "36h": 1.5, "0d": 0, "2026-03-19": 1.5}.items():
         assert store.parse_time(text, NOW) == NOW - timedelta(days=days)
