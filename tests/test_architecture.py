@@ -47,11 +47,11 @@ READS_OPINIONS = {
     "End()": {"judging.rows", "judging.situation", "judging.steps"},
     "certainty()": {"judging.evidence"},
     "measure_margin()": {"judging.evidence", "judging.noise", "evaluation.document_task"},
-    ".outcomes()": {"judging.evidence"},
+    ".convert_to_outcomes()": {"judging.evidence"},
     ".divided": {"judging.evidence", "judging.score"},
     ".is_won()": {"judging.rows", "evaluation.ranking_task"},
-    ".final()": {"judging.situation", "evaluation.calibrate"},
-    ".decided()": {"judging.situation", "evaluation.calibrate"},
+    ".is_final()": {"judging.situation", "evaluation.calibrate"},
+    ".find_decided_outcome()": {"judging.situation", "evaluation.calibrate"},
     ".stands()": {"judging.rows"},
     ".outcome": {
         *("judging.calibration", "judging.escalation", "judging.evidence", "judging.finality"),
@@ -134,7 +134,7 @@ def test_nothing_but_evidence_reads_opinions_to_decide(name: str) -> None:
     assert users == READS_OPINIONS[name]
 
 
-@pytest.mark.parametrize("flag", ["decides", "pointwise", "writes"])
+@pytest.mark.parametrize("flag", ["decides", "is_pointwise", "writes"])
 def test_the_kind_of_a_model_is_told_in_one_place(flag: str) -> None:
     """A kind is added there, and not wherever something depends on it."""
     users = set()
