@@ -535,7 +535,7 @@ def test_columns_of_parquet_keep_their_types(tmp_path: Path) -> None:
 
 MANY = """
 import io, resource, sys
-from judgekit.data.results import Ids, open_results, result
+from judgekit.data.results import Ids, build_result, open_results
 from judgekit.data.rows import open_rows
 
 def run(count):
@@ -547,7 +547,7 @@ def run(count):
         for row in rows:
             assert ids.add(row.columns["text"], row.number) is None
             assert results.find_verdict(row.number, "f") is None
-            results.add(result(row, row.number, {"verdict": "accept"}, None, "f"))
+            results.add(build_result(row, row.number, {"verdict": "accept"}, None, "f"))
         results.write_out()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
