@@ -206,6 +206,7 @@ def _install_or_offer_skill(
 
     if with_skill:
         change = skills.plan_install(scope, project, client)
+        # The text is appended to the line about what was installed.
         _install(change, ": the agent knows how to search")
         return
 

@@ -440,7 +440,7 @@ def _judge_task_here(document: Document, request: Record) -> tuple[Record, list[
 def _judge_by_engine(
     subjects: Iterable[Document], file_options: _FileOptions, on_verdict: OnVerdict
 ) -> None:
-    """Judge documents by the engine. Without one, the rest is judged here."""
+    """Judge documents by the engine. If there's none, or it goes away, judge the rest in this process."""
     project = environment.find_project_root()
 
     def write_body(document: Document) -> bytes:

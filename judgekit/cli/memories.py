@@ -442,9 +442,8 @@ def _compare_with_bar(precision: Share | None, bar: float) -> str:
         return f"{value} is below the bar; --fit looks for better thresholds"
     if precision.low >= bar:
         return f"{value} and its interval are above the bar"
-    # "about 40 more labels like these would".
-    more_labels_would = _describe_labels_needed(precision, bar)
-    return f"{value} reaches the bar, its interval does not; {more_labels_would} settle it"
+    what_would = _describe_labels_needed(precision, bar)  # "about 40 more labels like these would"
+    return f"{value} reaches the bar, its interval does not; {what_would} settle it"
 
 
 def _describe_labels_needed(precision: Share, bar: float) -> str:

@@ -81,6 +81,7 @@ def _count_mentions(path: Path, own_word: str = "") -> int:
     """
     # The option is written as `--also FILE` or `--also=FILE`.
     own_words = [own_word, f"--also={own_word}"] if own_word else []
+    # `output` keeps the words of the command line that started this program.
     other_words = [word for word in output.current.command_words if word not in own_words]
     return sum(_mentions_file(word, path) for word in other_words)
 

@@ -113,8 +113,7 @@ def _choose_end(pattern: Pattern) -> str:
     if pattern.is_for_folders:
         return _BELOW_FOLDER_PATTERN
     if pattern.parts[-1] == _DOUBLE_STAR:
-        # `docs/**` matches the files themselves. With `_BELOW_FOLDER_PATTERN`, it would look as if only their
-        # folder matched.
+        # `_BELOW_FOLDER_PATTERN` marks files below a matching folder, but `docs/**` matches the files themselves.
         return "/"
     return rf"(?:{_BELOW_FOLDER_PATTERN}|\Z)"  # the pattern matches a folder or the file
 
@@ -186,9 +185,9 @@ def _compile_parts(path: str, pattern: str) -> list[str]:
 
 
 def _split_into_tokens(path: str, pattern: str) -> Iterator[re.Match[str]]:
-    """Yield each token of a path. The name of the regex group that matched is the kind of token.
+    """Yield each token of a glob path, such as `*` or `[a-z]`. Its kind is the regex group that matched.
 
-    Raises `ValueError` for a set without an end.
+    Raises `ValueError` for a set without an end. Its message quotes the whole `pattern`.
     """
     position = 0
     while position < len(path):

@@ -483,6 +483,7 @@ def _find_source(key: str, value: object, layers: _Layers, project: Path) -> tup
         return "environment", _name_variable(section, name)
     if _has_value(layers.project, key, value):
         is_in_yaml = key in layers.project_yaml
+        # A project has two files of settings: judgekit's own in YAML, and that of a memory store.
         file = get_project_config_path(project) if is_in_yaml else _get_memory_config_path(project)
         return "project", str(file)
     if _has_value(layers.user, key, value):

@@ -444,7 +444,8 @@ def _is_kind_redundant(error: ErrorDetails) -> bool:
     """Whether the error's message needn't say the kind of the actual value, as in "got a number"."""
     error_type = error["type"]
     value = error["input"]
-    error_types = _read_wordings()["got"]  # types of errors, by when to say "got …"
+    # Lists of pydantic's error types, such as the one for which the kind is "never" worth saying.
+    error_types = _read_wordings()["got"]
 
     has_our_wording = error["msg"].startswith(_VALUE_ERROR)
     is_always_redundant = error_type in error_types["never"]
@@ -555,8 +556,9 @@ def _find_alternatives(errors: Sequence[ErrorDetails], data_parts: Sequence[int]
     """Return the indexes of all errors about the same value as the first error.
 
     If a value can have multiple types, pydantic reports an error for each type. The locations only differ
-    from the type's name on: `("paths", "list[str]", 0)` and `("paths", "str")`. `data_parts` are the
-    positions in the first error's location that aren't type names, here `[0, 2]`.
+    from the type's name on: `("paths", "list[str]", 0)` and `("paths", "str")`. `data_parts` has the
+    positions of all parts of the first location but the type names: `[0, 2]`, since "list[str]" is at
+    position 1.
     """
     first_location = errors[0]["loc"]
     positions = range(len(first_location))

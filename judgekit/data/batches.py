@@ -278,7 +278,8 @@ class BatchGateway:
     ) -> str | None:
         """Wait until the manifest has a request's answer. If there will be none, return the reason."""
         if not self._manifest.has(custom_id):
-            # Waiting can take hours. Adding the request in a separate call frees its body before that.
+            # Waiting can take hours, so add the request in a call of its own, which frees the request's body
+            # when it returns.
             await self._add_request(custom_id, endpoint, request, style)
 
         waiting = self._waiting.get(custom_id)

@@ -336,7 +336,8 @@ class ResultFile:
         for field, column in self._columns.column_by_field.items():
             if field == "verdict":
                 continue
-            if not column or column in names or is_path_into(column, names):
+            is_left_out = not column  # "" means that the rows don't have this field
+            if is_left_out or column in names or is_path_into(column, names):
                 given_columns[field] = column
             elif f"row.{column}" in names:
                 # In results, an input column with the same name as a result column has this prefix.

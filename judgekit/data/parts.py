@@ -207,9 +207,9 @@ def _make_line(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple
     verdict = cells["verdict"]
     is_done = cells["error"] is None and verdict != UNDETERMINED and verdict in _VERDICT_WORDS
     verdict_number = _VERDICT_WORDS.index(verdict) if is_done else 0
-    fingerprint = seals.read_content_hash(cells["fingerprint"] or "")
-    first_half, second_half = _split_fingerprint(fingerprint)
-    is_sealed = seals.are_cells_valid(cells, key.key)
+    content_hash = seals.read_content_hash(cells["fingerprint"] or "")
+    first_half, second_half = _split_fingerprint(content_hash)
+    is_sealed = seals.are_cells_valid(cells, key.key)  # signed with the user's key
     id_hash = _hash_id(cells["id"])
     return (id_hash, first_half, second_half, file, row, verdict_number, is_done, is_sealed)
 

@@ -64,6 +64,7 @@ def make_judge_finder(
         kind = get_judge_kind(subject)
         if kind not in judges_by_kind:
             judge = _build_judge(gateway, subject, project, request)
+            # Such as a judge that waits for a batch.
             judges_by_kind[kind] = adapt(judge)
         return judges_by_kind[kind]
 

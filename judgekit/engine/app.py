@@ -294,8 +294,9 @@ def _judge_candidates(body: SelectBody) -> bytes:
     # `let_models_choose` needs no other field of the prompt hook's event.
     event = {"transcript_path": body.transcript_path}
     project = body.project or body.cwd
+    prompt_parts = body.parts
     choice_or_reason = retrieval.let_models_choose(
-        body.prompt, candidates, body.parts, event, project
+        body.prompt, candidates, prompt_parts, event, project
     )
     if isinstance(choice_or_reason, str):  # no model could choose
         return _encode_json({"nobody": choice_or_reason})

@@ -280,8 +280,9 @@ def _find_testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]
 def _count_possible_results(
     chain: Chain, tiers: Sequence[TierName], tested_gate_counts: Mapping[Chain, int]
 ) -> int:
-    """Count the possible results of the previous tier's tests. They decide which samples are in this chain.
+    """Count the possible results of the previous tier's tests.
 
+    Which samples are in this chain depends on these results: they're those that no gate has made final.
     `tested_gate_counts` contains the number of gates that were tested in each chain. Without a previous tier,
     the count is 1.
     """

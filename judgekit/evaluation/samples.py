@@ -310,7 +310,7 @@ class Sample(NamedTuple):
 
     @property
     def margins(self) -> dict[TierName, float]:
-        """The margin of each tier whose opinion can become final."""
+        """The margin of each tier that has one. Without a margin, an opinion can't become final."""
         margins = {}
         for tier in self.opinions:
             margin = self.margin(tier)

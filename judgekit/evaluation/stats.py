@@ -316,9 +316,10 @@ def _place_on_scale(words: Sequence[str]) -> list[float]:
 
 
 def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = None) -> float | None:
-    """Compute Cohen's kappa (1960), or weighted kappa (1968) if there's a `distance` for each pair of words.
+    """Compute Cohen's kappa (1960), or with a `distance`, weighted kappa (1968).
 
-    `counts` contains the pairs of label and answer. Returns None if no disagreement is expected by chance.
+    `counts` contains the pairs of label and answer, and `distance` how far apart each pair is. Returns None
+    if no disagreement is expected by chance.
     """
     label_counts = Counter[str]()
     answer_counts = Counter[str]()
@@ -399,7 +400,8 @@ def _estimate_kappa(
 ) -> Interval | None:
     """Compute kappa for pairs of label and answer, with a bootstrap interval.
 
-    It's weighted by the words' `distance`, or unweighted if that's None. Returns None if kappa is undefined.
+    `distance` has the weight of each pair that may differ; None weighs all disagreements the same. Returns
+    None if kappa is undefined.
     """
 
     def compute_kappa(positions: Sequence[int]) -> float | None:

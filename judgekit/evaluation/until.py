@@ -111,8 +111,8 @@ class Answer:
         minimums = [value.minimum for value in self._row_values]
         lower_bound = bound_total(minimums, self.row_count, largest)
 
-        # `bound_total` only computes lower bounds. So compute how far the total is at least below the largest
-        # possible one, and subtract that.
+        # `bound_total` only computes lower bounds. So find a lower bound for the distance between the total
+        # and the largest possible total.
         shortfalls = [largest - value.maximum for value in self._row_values]
         least_shortfall = bound_total(shortfalls, self.row_count, largest)
         largest_total = largest * self.row_count

@@ -76,7 +76,7 @@ def find_rule_commits(
 def _list_other_commits(
     repository: Repository, updates: Updates, clone_remotes: Remotes
 ) -> list[str | None]:
-    """List commits whose rules could apply to a push, if this clone knows no commit of the remote."""
+    """List the commits that may have the rules for a push, if this clone knows no commit of the remote."""
     pushed_tips = [update.local_oid for update in updates if not update.is_deletion]
     return [
         *_list_commits_of_other_remotes(clone_remotes),

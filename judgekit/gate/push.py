@@ -140,7 +140,10 @@ def read_changed_file(
 def _decode_file(
     change: ChangedFile, printable_path: str, data: bytes | None, *, is_here: bool
 ) -> tuple[File, str]:
-    """Decode a file. If it can't be judged, return an empty file and the reason."""
+    """Decode a file. If it can't be judged, return an empty file and the reason.
+
+    `is_here`: whether this clone has the file's content.
+    """
     empty_file = File(printable_path, text="", sha256="", total_chars=0)
     if data is None:
         return empty_file, _explain_unread_content(change, is_here=is_here)

@@ -187,6 +187,7 @@ def _read_reviewers(repository: Repository, notes: list[str]) -> list[Reviewer]:
     If this clone lacks that branch, there are no reviewers, and a note says why.
     """
     clone_remotes = remotes.read_remotes(repository, "origin")
+    # Without a push, the remote's refs are those of the last fetch.
     commit = clone_remotes.find_default_tip("origin", remote_oids={})
     if commit is None:
         notes.append(

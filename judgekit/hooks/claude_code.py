@@ -315,7 +315,7 @@ def _read_prompt(payload: Mapping[str, Any]) -> str:
 
 def _has_store(configured: Settings) -> bool:
     """Whether there's anything to search: the user's program, or an existing store."""
-    from judgekit.retrieval import search  # noqa: PLC0415 - loaded already
+    from judgekit.retrieval import search  # noqa: PLC0415 - hooks that don't search needn't load it
 
     if configured["command"]:
         return True

@@ -66,8 +66,8 @@ def _describe_store(root: str, configured: settings.Settings) -> tuple[str, int]
 
 def _count_memories(folder: str, profiles: Profiles) -> tuple[int, bool]:
     """Count the memories in a folder. Also returns whether all files were read in time."""
-    # This also builds the index for the next prompt.
     try:
+        # Opening the index also builds it, so that the next prompt needn't.
         with closing(index.open_index(folder, profiles, patience=_COUNT_SECONDS)) as opened:
             is_whole = not opened.pending_count
             return opened.entry_count, is_whole

@@ -371,7 +371,7 @@ async def _judge_after_review(
     has_result = any(finding.checked or finding.dropped for finding in review)
     if has_result:
         return await _score_again(judge, state, review)
-    # The rounds now include the review's cost. Build the verdict anew from the same opinions, without calls.
+    # Each tier already has an opinion, so this calls no model. It builds the verdict with the review's cost.
     verdict = await judge.run(state)
     return add_reservation(verdict, _NOT_CHECKED)
 

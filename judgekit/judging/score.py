@@ -290,8 +290,8 @@ def _find_speakers(tier: TierName, state: JudgingState[Document]) -> Speakers:
 def _list_sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
     """List the models of a tier that have an opinion, each with the way its scores were read."""
     sources = []
-    for voice_tier, endpoint, opinion in state.voices:
-        if voice_tier == tier:
+    for opinion_tier, endpoint, opinion in state.voices:  # a voice is one model's opinion
+        if opinion_tier == tier:
             sources.append((endpoint.model, score_source(endpoint, opinion)))
     return sources
 

@@ -75,11 +75,11 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     ) -> Questionnaire:
         """Build the questionnaire about a document, with a question for each of the rubric's dimensions."""
         files = self.subject.visible_files(self.limits, endpoint)
-        find_claims_dimension = claims.find_claims_dimension(rubric)
+        claims_dimension = claims.find_claims_dimension(rubric)
         questions = {}
         for name, dimension in rubric.dimensions.items():
             question = _build_question(rubric, dimension)
-            if name == find_claims_dimension:
+            if name == claims_dimension:
                 # The first file is the document, and the others are its sources.
                 split_claims = partial(claims.split_claims, files[0].text)
                 question = replace(question, split_claims=split_claims)

@@ -49,7 +49,7 @@ class Situation:
     def leanings(self) -> dict[TierName, float]:
         """The leaning of each tier of decision models, if known.
 
-        It's the distance of the tier's opinion from the other outcome, with a sign for the direction.
+        It's how far the tier's opinion is from the line between two outcomes, and on which side.
         """
         leanings = {}
         for tier, evidence in self.evidence.items():

@@ -433,6 +433,7 @@ class Database:
         """
         values = attempt._asdict() | {"usd": usd, "answer": answer}
         with self.transaction() as connection:
+            # Attempts claim a request before they judge it. Only the one with the claim may answer it.
             had_claim = self._end_claim(connection, values)
             request = self._read_request(connection, attempt)
             first_answer = request.answer if request is not None else None

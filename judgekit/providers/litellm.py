@@ -361,7 +361,8 @@ class LitellmGateway:
         Changes are remembered for later calls. The usage includes that of the failed calls.
         """
         if endpoint.decides:
-            only_style = CallStyle(endpoint.output_mode)  # decision models have no other
+            # A decision model's answers aren't text, so there's only one style to ask for them.
+            only_style = CallStyle(endpoint.output_mode)
             return await self._ask_with_retries(endpoint, request, only_style, turn, end)
 
         first_style = await _choose_style(endpoint, end)

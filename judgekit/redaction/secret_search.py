@@ -180,7 +180,7 @@ def _locate_secret(text: str, match: re.Match[str]) -> Span | None:
     if not value or not fits(value, required_look):
         return None
 
-    # In quotes, or in a context that's sure to have a secret, it isn't code.
+    # A quoted value isn't code. Neither is one in the group "sure": its context only precedes secrets.
     can_be_code = group != "sure" and not _is_quoted_at(text, value_start)
     if can_be_code and is_code(value):
         return None

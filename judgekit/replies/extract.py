@@ -215,7 +215,7 @@ def _find_contradicting_json(
     *,
     nested: bool,
 ) -> str | None:
-    """Find a key with a contradicting JSON value, such as `"score": 2`, or return None."""
+    """Find a key that has another value elsewhere in the reply, such as `"score": 2`, or return None."""
     end = find_exact_end(raw, last_object.start)
     if end is None:
         # The object isn't exact JSON, so the scanner may have misjudged its end. Search everything.
@@ -297,7 +297,7 @@ def _split_at_objects(raw: str, objects: Sequence[Object]) -> list[str]:
         object_end = find_exact_end(raw, item.start)
         if object_end is None:
             continue
-        # An object can contain the one before it in the list. Then `raw` is already split inside it.
+        # Skip an object that contains a later one, because that one already begins the next part.
         contains_later_object = object_end > part_end
         if contains_later_object:
             continue

@@ -628,7 +628,7 @@ def _walk_outer_objects(item: Object) -> Iterator[Object]:
 
 
 def _is_outer_continued(item: Object) -> bool:
-    """Whether the text after an object closes the string that it's in, or the outer object."""
+    """Whether the outer object or string goes on after an object that's inside it, up to its end."""
     text_after = item.tail.strip()
     is_string_closed = text_after.startswith(tuple(QUOTES))
     is_outer_closed = "}" in text_after or "]" in text_after

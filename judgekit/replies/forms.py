@@ -250,7 +250,7 @@ def _make_label_filter(labels: Sequence[str]) -> Callable[[list[str]], list[str]
             if label:
                 known[label] = None
 
-        # Don't return an empty list here, because that means that no candidate fulfils the criterion.
+        # A model writes an empty list to choose nothing. It chose something here, so don't return one.
         if reply_labels and not known:
             raise ValueError("none of the labels was offered")
         return list(known)

@@ -217,7 +217,7 @@ def scan(raw: str) -> deque[Object]:
         outer = None
         if objects:
             previous = objects[-1]
-            # `reader.end` is still the previous object's.
+            # `reader.object_end` is still that of the previous object.
             previous.tail = raw[reader.object_end : start]
             is_restart = start == reader.last_restart_pos  # inside an unclosed string of `previous`
             outer = _find_outer(previous, is_restart=is_restart)

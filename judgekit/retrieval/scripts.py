@@ -134,8 +134,8 @@ def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
     `before_dot` are strings such as `(.` in which the dot can start a word.
     """
     marked = _keep_signs(text, before_dot)
-    # Both tables turn placeholders back into signs. The one for ASCII suits most texts, and is ten times
-    # faster.
+    # `_keep_signs` has put placeholders for the signs, and both tables turn them back. The one for ASCII
+    # suits most texts, and is ten times faster.
     table = _ASCII_WORD_TABLE if text.isascii() else _WORD_TABLE
     pieces = marked.translate(table).split()
     has_no_signs = marked is text  # then `_keep_signs` returns the same object

@@ -162,7 +162,8 @@ def add_terms(
     rubric = loaded.rubric
     is_published = loaded.sha256 in read_published().values()
     if is_published:
-        command = f"judgekit rubric new my-{rubric.rubric} --from {rubric.ref}"
+        rubric_id = rubric.rubric
+        command = f"judgekit rubric new my-{rubric_id} --from {rubric.ref}"
         raise UsageError(f"{rubric.ref} is published and never changes; copy it first: {command}")
 
     if not isinstance(rubric, ScoreRubric):
@@ -222,7 +223,8 @@ def _list_known_terms(rubric: ScoreRubric) -> dict[str, set[str]]:
 
 def _insert_terms(dimensions: Any, name: str, terms: Sequence[str]) -> None:  # noqa: ANN401 - the parser's mapping
     """Insert terms into the dimension `name` of a parsed rubric file. All comments stay in place."""
-    _expand_question(dimensions, name)  # a dimension in the short form has no place for terms
+    # The short form of a dimension is only its question, and has no place for terms.
+    _expand_question(dimensions, name)
     dimension = dimensions[name]
     if not dimension.get("terms"):
         _add_empty_terms(dimension)

@@ -60,9 +60,9 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
     """Render verdicts below each other, with their reasons."""
     verdict_texts = []
     for verdict in verdicts:
-        # The reason for undetermined verdicts is printed only once, at the end.
-        is_determined = verdict["verdict"] != "undetermined"
-        verdict_texts.append(render_verdict(verdict, degraded=is_determined))
+        # For undetermined verdicts, the caller prints why they're degraded, only once at the end.
+        shows_why_degraded = verdict["verdict"] != "undetermined"
+        verdict_texts.append(render_verdict(verdict, degraded=shows_why_degraded))
     return "\n".join(verdict_texts)
 
 
