@@ -113,7 +113,8 @@ def _choose_end(pattern: Pattern) -> str:
     if pattern.is_for_folders:
         return _BELOW_FOLDER_PATTERN
     if pattern.parts[-1] == _DOUBLE_STAR:
-        # `_BELOW_FOLDER_PATTERN` marks files below a matching folder, but `docs/**` matches the files themselves.
+        # `_BELOW_FOLDER_PATTERN` would mark the files as below a matching folder, but `docs/**` matches the
+        # files themselves.
         return "/"
     return rf"(?:{_BELOW_FOLDER_PATTERN}|\Z)"  # the pattern matches a folder or the file
 
