@@ -583,6 +583,7 @@ def _describe_command(
         problem = _describe_absence(program)
 
     if problem and is_portable:
+        # The portable form is for settings that others share, so it needn't answer on every machine.
         return "note", f"{form}, inactive here: {problem}"
     if problem:
         return "wrong", f"{form}: {problem}; {again}"

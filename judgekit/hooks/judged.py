@@ -59,7 +59,7 @@ def choose_by_judge(
     kept, undecided, why_undecided, probabilities, only_drops = decisions
     not_dropped = [*kept, *undecided]
     ranked.judged_count = len(candidates)
-    # Undecided memories that are injected are in both lists.
+    # A memory can be both kept and undecided, so count each one once.
     ids_not_dropped = {id(hit) for hit in not_dropped}
     ranked.dropped_count = len(candidates) - len(ids_not_dropped)
     if why_undecided is not None:
@@ -87,9 +87,9 @@ def _judge_or_explain(
 def _format_probabilities(
     probabilities: Mapping[int, float], candidates: Sequence[Candidate]
 ) -> dict[int, str]:
-    """Format a decision model's probabilities (`0.85`), to show instead of the confidence.
+    """Format a decision model's probabilities, such as `0.85`, to show instead of the confidence.
 
-    `probabilities` are by the candidate's index, the result is by its `id` (Python's).
+    The keys of `probabilities` are indexes of candidates. The keys of the result are `id(candidate)`.
     """
     labels = {}
     for index, probability in probabilities.items():
@@ -130,16 +130,16 @@ def choose_decided(
 ) -> Shown:
     """Choose the memories to inject and to mention, from those that models kept or left undecided.
 
-    A memory can be in both lists. `labels` maps a candidate's `id` (Python's) to the label that replaces its
-    confidence if models decided on it. Without one, it's "judged".
+    A memory can be in both lists. `labels` maps `id(candidate)` to a label, which defaults to "judged".
     """
     injectable = [hit for hit in kept if _may_be_injected(hit, undecided)]
     injected = injectable[: configured["max_inject"]]
     for candidate in injected:
+        # If models decided on a memory, their label replaces its confidence.
         if candidate not in undecided:
             candidate.confidence_label = labels.get(id(candidate), JUDGED)
 
-    if configured["inject"] == "top_k":
+    if configured["inject"] == "top_k":  # this setting injects the best memories, and mentions none
         return injected, []
 
     not_injected = [hit for hit in undecided if hit not in injected]
@@ -208,7 +208,7 @@ def _write_request(
         **client.build_caller_fields(project),
         "prompt": prompt,
         "candidates": [_describe_candidate(candidate) for candidate in candidates],
-        "parts": list_parts(candidates),
+        "parts": list_parts(candidates),  # the parts of the prompt that found them
         "transcript_path": str(payload.get("transcript_path") or ""),
     }
     return quickjson.dumps_ascii(request).encode()
@@ -238,9 +238,10 @@ def _read_reply(response: client.Response, candidates: Sequence[Candidate]) -> J
     if response.status != _HTTP_OK:
         return f"not judged ({reply['error']['message']}); {_BM25_FALLBACK_NOTE}"
 
-    why_nobody_decided = reply.get("nobody")
-    if why_nobody_decided is not None:
-        return str(why_nobody_decided)
+    # If no model could choose, the reply has only this field.
+    why_no_model_chose = reply.get("nobody")
+    if why_no_model_chose is not None:
+        return str(why_no_model_chose)
 
     kept = [candidates[index] for index in reply["kept"]]
     undecided = [candidates[index] for index in reply["undecided"]]
@@ -273,6 +274,7 @@ def _explain_obstacle(reason: client.NoEngine) -> str:
         # Judging while the engine starts would take too long.
         return f"not judged: the engine was not running and is starting; {_BM25_FALLBACK_NOTE}"
 
+    # No engine can be started, so only this process can judge.
     return ""
 
 

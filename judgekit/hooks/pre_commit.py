@@ -61,6 +61,7 @@ def plan_install(project: Path) -> FileChange:
     if is_for_prek(project):
         return _plan_nothing_for_prek(project / PREK_FILE)
 
+    # The plan to uninstall has the content without our hook, even if an older form of it is there now.
     removal = plan_uninstall(project, only_ours=False)
     current = removal.before
     without_ours = removal.after
@@ -108,7 +109,7 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
     index = _find_our_repo(repos)
     if index is None:
         if only_ours:
-            _check_prek_file(project / PREK_FILE)
+            _check_prek_file(project / PREK_FILE)  # raises if our hook is in it
         return no_change
 
     lists_other_hooks = not _is_alone(repos[index])
@@ -137,15 +138,16 @@ def _check_prek_file(path: Path) -> None:
 
 def _remove_our_entry(path: Path, text: str) -> bytes | None:
     """Return a configuration's content without our entry; None if the file should be deleted."""
+    # Delete a file that contains only what we write into a new one.
     text_of_our_new_file = _apply_edit(path, "", _add_ours)
     if text == text_of_our_new_file:
         return None
 
-    # Prefer removing lines, which keeps the layout of all others. The parser might change it.
+    # Removing lines keeps the layout of the others. Writing the parsed YAML again might change it.
     text_without_ours = _remove_lines(text)
     if not text_without_ours:
         text_without_ours = _apply_edit(path, text, _remove_ours)
-    if not text_without_ours:
+    if not text_without_ours:  # keep the empty file, because the user may have made it
         return b""
     return text_without_ours.encode()
 
@@ -249,27 +251,27 @@ def _remove_ours(text: str) -> str:
 def _remove_lines(text: str) -> str | None:
     """Remove our hook's lines from the text of a configuration, and leave all other lines unchanged.
 
-    Returns None if the layout doesn't allow that.
+    Returns None if those lines also hold anything else.
     """
-    data = yaml_text.parse_yaml(text)
-    repos = data["repos"]
+    expected = yaml_text.parse_yaml(text)
+    repos = expected["repos"]
     index = _find_our_repo(repos)
     assert index is not None  # noqa: S101 - the caller made sure that the item exists
     start, _ = repos.lc.item(index)  # the item's line and column
     lines = text.split("\n")
+    # In a list such as `[{…}, {…}]`, the item doesn't start a line of its own.
     if not lines[start].lstrip().startswith("- "):
         return None
 
     end = _find_end(lines, start)
     other_lines = [*lines[:start], *lines[end:]]
 
-    # Remove the item from the parsed data as well, to compare both results.
-    del repos[index]
+    del repos[index]  # so `expected` is what the other lines should contain
     if not repos:
-        _write_empty_list(other_lines, data)
+        _write_empty_list(other_lines, expected)
 
-    changed = "\n".join(other_lines)
-    return changed if _contains_data(changed, data) else None
+    other_text = "\n".join(other_lines)
+    return other_text if _contains_data(other_text, expected) else None
 
 
 def _write_empty_list(lines: list[str], data: Any) -> None:  # noqa: ANN401 - any YAML

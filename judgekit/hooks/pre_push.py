@@ -61,18 +61,18 @@ def find_skip_variable() -> str | None:
 def finish_early(words: Sequence[str]) -> int | None:
     """Try to finish the command `judgekit gate WORDS` quickly, without loading all of it.
 
-    Returns the exit code, or None if the command has to run. The process forks: the child does the work, and
-    the parent enforces its time limit. The child only returns a code if there's certainly nothing to judge.
+    Returns the exit code, or None if the command has to run.
     """
     if "--pre-push" not in words:
         return None
 
+    # Fork: the parent waits here and enforces the time limit, the child continues below.
     ended_child = watchdog.split(PREPARATION_SECONDS)
     if ended_child is not None:  # this is the parent
-        code, code_if_late = ended_child
+        code, code_if_late = ended_child  # `code` is None if the child's time was up
         return code if code is not None else _report_late_child(code_if_late)
 
-    # The command itself has to run if a person calls it, or if a skip must be recorded.
+    # The child runs the whole command if a person calls it, or if a skip must be recorded.
     if not _is_called_by_hook(words) or find_skip_variable():
         return None
 
@@ -136,7 +136,7 @@ def check(
     try:
         if base is None:
             return _check_push(run, remote, url, use_engine=use_engine, warn=warn)
-        no_updates: list[RefUpdate] = []  # of a remote's refs
+        no_updates: list[RefUpdate] = []  # nothing is pushed, so no ref is updated
         return _judge(run, no_updates, remote, url, base, use_engine=use_engine, warn=warn)
     except UnknownCommit:
         raise
@@ -216,19 +216,22 @@ def _judge(
     from judgekit.engine import client  # noqa: PLC0415 - a skipped push needs little
     from judgekit.hooks.settings import is_engine_wanted  # noqa: PLC0415 - a skipped push needs little
 
-    # If the engine fails halfway, this process judges again. Both use this id to make their verdicts' ids, so
-    # no verdict is counted twice.
+    # If the engine fails halfway, this process judges the same files again. With the same run id, their
+    # verdicts get the same ids, so none is counted twice.
     run = run._replace(id=os.urandom(16).hex())
+
+    # The time budget of the run starts with the request, because starting an engine shouldn't use it up.
     asked_at: float | None = None
 
     def write_request() -> bytes:
-        """Build the request, and note the time: the budget doesn't include starting an engine."""
+        """Build the request, and note the time."""
         nonlocal asked_at
         asked_at = time.monotonic()
         return _build_request(run, updates, remote, url, base)
 
     def judge_here(_: client.NoEngine) -> Report:
-        """Judge in this process. Any time that the engine took counts against the budget."""
+        """Judge in this process, with the budget that the engine left."""
+        # Without a time, the engine was never asked.
         spent = 0.0 if asked_at is None else time.monotonic() - asked_at
         return _judge_in_process(run._replace(spent_seconds=spent), updates, remote, url, base)
 
@@ -284,7 +287,7 @@ def _read_report(response: client.Response, run: Run) -> Report:
             kind = event.pop("event")
             if kind == "begin":
                 run.on_start(Begin(**event))  # type: ignore[typeddict-item]  # the engine sends its fields
-            elif kind == "passed":
+            elif kind == "passed":  # a file's verdict is in the ledger
                 run.on_verdict(Row(**event))  # type: ignore[typeddict-item]  # the same
             elif kind == "end":
                 return Report(**event)
@@ -338,7 +341,9 @@ def _read_update_of_pre_commit() -> RefUpdate | None:
 def _read_old_oid(repository: Repository, remote_ref: str) -> str:
     """Read the commit that a remote's ref has before the push; "" for a new ref."""
     remote = remotes.read_remotes(repository, os.environ.get("PRE_COMMIT_REMOTE_NAME", ""))
-    known_refs = {ref.source for ref in remote.pushed_refs}
+    known_refs = {
+        ref.source for ref in remote.pushed_refs
+    }  # `source` is the ref's name on the remote
     # If this clone knows no refs of the remote, it can't tell whether the ref is new, so trust pre-commit.
     is_new_ref = len(known_refs) > 0 and remote_ref not in known_refs
     if is_new_ref:
@@ -372,7 +377,7 @@ def warn_of_fault(error: Exception, warn: Warn) -> None:
 
     problem = describe_error(error)
     warn(f"UNDETERMINED, not judged: {problem}")
-    # The ledger's figures are shown to others, so hide the path of the home folder.
+    # Others may see the ledger's problems, so hide the path of the home folder.
     outcome = _add_to_ledger(Fault(problem=problem.replace(str(Path.home()), "~")))
     if outcome != _RECORDED:  # not recorded, or there's a problem with the team's server
         warn(outcome)

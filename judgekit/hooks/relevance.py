@@ -50,6 +50,7 @@ def read_answers(path: Path, project: str) -> Answers:
     `InputError` for a malformed line.
     """
     answers: Answers = {}
+    # The advice is for a file that can't be read.
     for place, text in read_lines(path, "name a file with a JSON object a line"):
         line = _parse_line(place, text)
         pair = _read_pair(line, project)

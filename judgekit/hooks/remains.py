@@ -37,7 +37,7 @@ class Remain(NamedTuple):
 
 
 def find_remains() -> list[Remain]:
-    """List the non-empty files and folders that judgekit keeps: its cache, state and configuration."""
+    """List the non-empty files and folders that judgekit has created: its cache, state and configuration."""
     remains = []
     for place in environment.PLACES:
         path = Path(place.path())
@@ -55,15 +55,16 @@ def purge(remains: list[Remain]) -> None:
     Raises `OSError` if a file can't be deleted.
     """
     for remain in remains:
-        if not remain.is_purged:
+        if not remain.is_purged:  # it's kept on purpose
             continue
 
-        for part in _list_parts(remain.path):
-            if part.is_dir() and not part.is_symlink():
-                shutil.rmtree(part)
+        for path in _list_parts(remain.path):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
             else:
-                part.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
 
+    # A purge deletes nothing in the configuration's folder, so that one can't have become empty.
     for home in (environment.cache_home(), environment.state_home()):
         with suppress(OSError):  # a folder that isn't empty stays
             Path(home, "logs").rmdir()

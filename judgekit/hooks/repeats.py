@@ -109,10 +109,10 @@ def _count_prompts_ago(lines: Sequence[str]) -> dict[str, int]:
     A line contains the marks of the memories that were shown with a prompt.
     """
     prompts_ago: dict[str, int] = {}
-    for ago, line in enumerate(reversed(lines), start=1):
+    for ago, line in enumerate(reversed(lines), start=1):  # the latest prompt first
         for mark in line.split(" "):
-            is_shown_later = mark in prompts_ago  # later lines come first
-            if not is_shown_later:
+            is_counted = mark in prompts_ago
+            if not is_counted:
                 prompts_ago[mark] = ago
     return prompts_ago
 

@@ -56,8 +56,7 @@ class Settings:
 def load(project: str) -> tuple[Settings, list[str]]:
     """Load the settings for `project`. Also returns messages about problems in the files.
 
-    Validated settings are stored, because validation is slow. They are used until a file, a variable or this
-    program changes.
+    Validation is slow, so its result is stored and used until a file, a variable or this program changes.
     """
     stamps = _stamp_sources(project)
     variables = []
@@ -73,13 +72,13 @@ def load(project: str) -> tuple[Settings, list[str]]:
         }
         return Settings(defaults, project), []
 
-    # Use the stored settings if they have the same key, which contains everything that they depend on.
+    # The key contains everything that the settings depend on.
     key = repr([_FORMAT_VERSION, environment.__version__, project, sorted(variables), stamps])
     path = environment.HOOK_SETTINGS.path(environment.make_file_name(project) + ".json")
     data = _read_stored(path, key)
     if data is None:
-        data, is_validated = _validate(project)
-        if is_validated:
+        data, can_be_stored = _validate(project)
+        if can_be_stored:
             _store(path, {"key": key, **data})
 
     return Settings(data, project), data["notes"]
@@ -135,7 +134,10 @@ def _store(path: str, data: dict[str, Any]) -> None:
 
 
 def is_engine_wanted(configured: Settings | None = None) -> bool:
-    """Whether the user's configuration and variables allow the engine. Projects can't decide that."""
+    """Whether the user's configuration and variables allow the engine.
+
+    If `configured` isn't given, the user's settings are loaded. A project's file can't set `engine.use`.
+    """
     from judgekit.engine import client  # noqa: PLC0415 - most prompts need no engine
 
     if not client.is_enabled():  # a variable switches the engine off
@@ -242,7 +244,7 @@ def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
 def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
     """Load the current settings. If a file is invalid, fall back to the user's settings, or to the defaults.
 
-    Also returns the user's own folders of memories, and a description of the problem, or "".
+    Also returns the folders of memories that the user's file lists, and a description of the problem, or "".
     """
     from judgekit.errors import ConfigError  # noqa: PLC0415 - loaded only to validate
 
@@ -285,14 +287,14 @@ def _load_valid_values(project: str, *, include_project: bool) -> tuple[dict[str
 
 def describe_off(project: str) -> str:
     """Tell the user which file or variable switches the hook off in a project."""
-    from pathlib import Path  # noqa: PLC0415 - for people, not for the client
+    from pathlib import Path  # noqa: PLC0415 - the hook itself never needs it
 
-    from judgekit import programs  # noqa: PLC0415 - for people, not for the client
+    from judgekit import programs  # noqa: PLC0415 - the hook itself never needs it
 
     programs.make_packages_importable()
     try:
         from judgekit.config.settings import describe_disabling_setting  # noqa: PLC0415 - needs our packages
-        from judgekit.errors import ConfigError  # noqa: PLC0415 - for people, not for the client
+        from judgekit.errors import ConfigError  # noqa: PLC0415 - the hook itself never needs it
     except ImportError:
         # Only the plugin is installed. Without our packages, the file or variable can't be told.
         return f"{_ADDS_NOTHING}: retrieval.enabled is false"
@@ -319,8 +321,9 @@ def is_hook_off(project: str) -> bool:
 
     disabled_folders = environment.environ().get(DISABLED_FOLDERS_VARIABLE)
     if disabled_folders:
-        return True  # this project can be one of those folders
+        return True  # the list isn't parsed here, and this project may be in it
 
+    # `lexists`, because a broken link also leaves in doubt whether its file switches the hook off.
     sources = environment.configuration_files(project)
     return any(os.path.lexists(source) and _may_switch_off(source) for source in sources)
 
@@ -340,7 +343,7 @@ def _may_switch_off(source: str) -> bool:
 
     is_users_file = source == environment.SETTINGS.path()
     if is_users_file and _DISABLED_FOLDERS_KEY in text:
-        return True  # this project can be one of those folders
+        return True  # the list isn't parsed here, and this project may be in it
 
     switches = _find_switches(source, text)
     are_all_on = all(switch.lower() in _TRUE_WORDS for switch in switches)
@@ -362,7 +365,7 @@ def _find_switches(source: str, text: str) -> list[str]:
     if not source.endswith(".json"):
         return all_values
 
-    # A JSON file is another tool's, in which other sections also have `enabled`.
+    # The JSON file has another tool's settings, and other sections of it also have a key `enabled`.
     try:
         return [str(quickjson.loads(text)["retrieval"]["enabled"])]
     except (KeyError, TypeError):  # the file has no `retrieval.enabled`
