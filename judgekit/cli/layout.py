@@ -50,6 +50,7 @@ def _render_table(table: Table, limit: int, width: int | None) -> list[str]:
     least_widths = _get_least_widths(table.columns)
     table_lines = render_grid([names, *rows], least_widths, width)
 
+    # Either the table has only the first of `total` rows, or it has all rows and no `total`.
     total = max(table.total, len(table.rows))
     if total > limit:
         table_lines.append(_describe_other_rows(table, total=total, shown=limit))

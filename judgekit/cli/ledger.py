@@ -114,26 +114,34 @@ def import_(
     from judgekit.ledger import importing
 
     _require_files(sources)
+    # This is printed if the user interrupts the import.
     set_kept("ledger", "the added lines stay; run the import again for the rest")
     ledger = find_ledger()
+    # If the user's `ledger.text` is on, the reasoning in an older judge's lines is kept, too.
     imported = importing.import_lines(ledger, sources, text=settings.load(None).ledger.text)
     _warn_unreadable(imported.damaged)
 
-    known = ""
+    known_note = ""
     if imported.known_count:
-        known = f", {format_count(imported.known_count, 'was', 'were')} already there"
-    say(f"{format_count(imported.added_count, 'line', 'lines')} added to {ledger.folder}{known}")
+        known_note = f", {format_count(imported.known_count, 'was', 'were')} already there"
+    say(
+        f"{format_count(imported.added_count, 'line', 'lines')} added to {ledger.folder}{known_note}"
+    )
     return Exit.BAD_INPUT if imported.damaged else 0
 
 
 def _require_files(sources: list[Path]) -> None:
-    """Raise `InputError` if the sources contain no *.jsonl file, after printing the problems."""
+    """Raise `InputError` if the sources contain no *.jsonl file.
+
+    Before that, print which folders, links and devices in them can't be read.
+    """
     from judgekit.ledger import store
 
     has_files = bool(store.list_files(choose_places(sources)))
     if has_files:
         return
-    store.list_files(sources, on_damage=warn_damaged)  # again, only to print the problems
+    # The import prints such problems itself, so list the files again only if it has nothing to read.
+    store.list_files(sources, on_damage=warn_damaged)
     names = ", ".join(map(str, sources))
     raise InputError(f"{names}: no *.jsonl file there; name one or its folder")
 
@@ -164,6 +172,7 @@ def remove_lines(
     if has_day == all_:  # neither or both are given
         raise UsageError("say what to remove: --before WHEN, or --all")
 
+    # With --all, no line is too recent.
     day = date.max if before is None else store.parse_time(before).date()
     purges = _prepare_team_purge(day, project) if team else _prepare_purges(day, project)
     counts = _count_removable_lines(purges)
@@ -222,6 +231,7 @@ def _choose_folders(project: str | None) -> list[Path]:
     if project == "all":
         return _list_folders()
     name = find_ledger().name if project is None else project
+    # `shop` stands for every folder `shop-HASH`, so there can be several.
     return [folder for folder in _list_folders() if store.is_same_project(folder.name, name)]
 
 
@@ -236,6 +246,7 @@ def _prepare_team_purge(day: date, project: str | None) -> dict[str, Purge]:
     if project is None:
         raise UsageError("--team: name a --project or `all`")
     database = connect_team()
+    # Without `server.store`, this is a connection to the shared judge.
     if not isinstance(database, Database):
         raise UsageError("--team: set server.store: only its owner removes lines")
 
@@ -321,6 +332,7 @@ def add_to_ledger(ledger: Ledger | TeamLedger, record: Record) -> None:
     ledger.add(record)
     if isinstance(ledger, TeamLedger):  # `add` has already sent it
         return
+    # Any lines that couldn't be sent before are sent with the record.
     problems = send_to_team(settings.load(None), ledger)
     warn(*problems)
 
@@ -368,7 +380,8 @@ def read_lines(
 ) -> Iterator[ReadLine]:
     """Yield lines from ledgers, the shared judge or a host, with warnings about unreadable lines.
 
-    `project` is a name, "all", or None for the current project's ledger.
+    `project` is a name, "all", or None: the current project's ledger if no other source is named, or else
+    all lines of that source.
     """
     from judgekit.ledger import LineFilter, store
 
@@ -407,6 +420,7 @@ def choose_places(ledgers: list[Path] | None, project: str | None = "all") -> li
     check_project(project)
     if project is None:
         return [find_ledger().folder]
+    # This is for a project's name, too: the caller filters the lines.
     return [store.get_ledgers_folder()]
 
 
@@ -494,13 +508,14 @@ def _say_kpis(name: str, evidence: Evidence) -> None:
     from judgekit.ledger.kpi import measure_kpis, measure_reliance, sum_up_cost
 
     count = format_count(len(evidence.verdicts), "verdict", "verdicts")
-    labelled = sum(map(evidence.has_clear_label, evidence.verdicts))
-    say(f"{name}: {count}, {labelled} of them labelled")
+    labelled_count = sum(map(evidence.has_clear_label, evidence.verdicts))
+    say(f"{name}: {count}, {labelled_count} of them labelled")
     for kpi in measure_kpis(evidence):
         mark = _MARK_BY_KPI_STATE.get(kpi.state, kpi.state)
         say(f"  {mark:<7} {kpi}")
 
-    no_mark = " " * 7  # these have no limits
+    # Reliance and cost have no limits, so they get blanks instead of a mark.
+    no_mark = " " * 7
     for kpi in measure_reliance(evidence):
         say(f"  {no_mark} {kpi}")
     say(f"  {no_mark} {sum_up_cost(evidence.verdicts)}")
@@ -512,21 +527,25 @@ def _build_kpi_record(evidence: Evidence) -> dict[str, Any]:
 
     kpis: dict[str, Any] = {}
     for kpi in [*measure_kpis(evidence), *measure_reliance(evidence)]:
+        # Only a rate is about a word and a quality, such as NO-GO for good texts.
         kpis[kpi.name] = (
             _build_rate_record(kpi) if kpi.limit.word_and_quality else _build_amount_record(kpi)
         )
-    labelled = sum(map(evidence.has_clear_label, evidence.verdicts))
+    labelled_count = sum(map(evidence.has_clear_label, evidence.verdicts))
     cost = sum_up_cost(evidence.verdicts)
     return {
         "verdicts": len(evidence.verdicts),
-        "labelled": labelled,
+        "labelled": labelled_count,
         "kpis": kpis,
         "cost": cost.record(),
     }
 
 
 def _build_rate_record(kpi: Kpi) -> dict[str, Any]:
-    """Build the record of a rate; here, `low` and `high` are the bounds of its interval."""
+    """Build the record of a rate.
+
+    Its `low` and `high` are the interval's bounds. In the record of any other KPI, they're the limits.
+    """
     bounds = kpi.interval.bounds if kpi.interval else None
     lower_bound, upper_bound = bounds or (None, None)
     return {
@@ -570,12 +589,13 @@ def promote(
     """
     from judgekit.config import settings
 
-    project = _find_top_folder()
-    path = settings.get_project_config_path(project)
-    _refuse_links(path)
-    is_dependent = settings.load(project).judge.independence != "require"
+    top_folder = _find_top_folder()
+    config_path = settings.get_project_config_path(top_folder)
+    _refuse_links(config_path)
+    # Unless independence is required, models of the author's own family may accept a text alone.
+    is_dependent = settings.load(top_folder).judge.independence != "require"
 
-    readiness, rubric = measure_readiness(project, ledger, of_team=team)
+    readiness, rubric = measure_readiness(top_folder, ledger, of_team=team)
     _say_held_kpis(readiness, rubric)
     missing = list(readiness.unmet_needs)
     needs_independence = not accept_dependence
@@ -587,18 +607,18 @@ def promote(
     if not may_promote:
         warn("not promoted; see judgekit kpi for the figures, or use --force")
         return Exit.REJECTED
-    _make_blocking(project, path, missing, is_dependent=is_dependent)
+    _make_blocking(top_folder, config_path, missing, is_dependent=is_dependent)
     return 0
 
 
 def _say_held_kpis(readiness: Readiness, rubric: str) -> None:
-    """Print the KPIs that hold; the others are among the missing conditions."""
+    """Print the KPIs that hold. The caller prints the others as missing conditions."""
     from judgekit.ledger import kpi
 
     say(f"{rubric}, verdicts of the last {kpi.WINDOW.days} days:")
-    for measured in readiness.kpis:
-        if measured.state == "holds":
-            say(f"  {measured.state:<7} {measured}")
+    for measured_kpi in readiness.kpis:
+        if measured_kpi.state == "holds":
+            say(f"  {measured_kpi.state:<7} {measured_kpi}")
 
 
 def _make_blocking(project: Path, path: Path, missing: list[str], *, is_dependent: bool) -> None:
@@ -670,7 +690,10 @@ def measure_readiness(
 def _read_kpi_window(
     ledger: list[Path] | None, on_damage: OnDamage, *, of_team: bool
 ) -> Iterator[ReadLine]:
-    """Read this project's lines of the last days, which KPIs are measured on."""
+    """Read the current project's lines that are recent enough for the KPIs.
+
+    If `of_team`, read them from the shared judge. Raises `UsageError` if `ledger` is given too.
+    """
     from judgekit.ledger import kpi, store
 
     line_filter = kpi.make_window_filter()
@@ -678,6 +701,7 @@ def _read_kpi_window(
         return store.read_entries(choose_places(ledger, None), line_filter, on_damage)
     if ledger:
         raise UsageError("--team and --ledger cannot be combined")
+    # The shared judge has lines of all projects.
     project_filter = line_filter._replace(project=find_ledger().name)
     return _fetch_from_team(project_filter, on_damage)
 
@@ -752,7 +776,7 @@ def _dump_records(records: Iterable[Record]) -> list[dict[str, Any]]:
 
 
 def _list_faults(report: Triage) -> list[dict[str, Any]]:
-    """List the reasons why complete pushes weren't judged, the most common first."""
+    """List the problems that kept whole pushes from being judged, the most common first."""
     return [{"problem": problem, "count": count} for problem, count in report.faults.most_common()]
 
 

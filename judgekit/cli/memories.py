@@ -116,9 +116,10 @@ def measure_memories(
 def _measure_best_hits(
     pairs: Sequence[tuple[PromptTrial, Candidate]], answers: Answers
 ) -> dict[str, Any]:
-    """Count the prompts on which the hook was silent, and measure how often the best hit was relevant.
+    """Measure how often the best hit was relevant, over the prompts on which the hook was silent.
 
-    `pairs` are these prompts, each with its best hit.
+    `pairs` are these prompts, each with its best hit. The result has their number, too, and no share if
+    there are no clear answers.
     """
     from judgekit.hooks import trial
 
@@ -199,16 +200,18 @@ def _check_stores(configured: Settings) -> None:
     from judgekit.retrieval import search
 
     roots, project = configured["roots"], configured.project
-    missing_stores = search.describe_missing_roots(roots, project)  # a line for each
+    # One for each missing store, or a single one if all are missing.
+    messages = search.describe_missing_roots(roots, project)
     has_store = any(Path(search.resolve_root(root, project)).is_dir() for root in roots)
     if not has_store:
-        problem, _, _remedy = missing_stores[0].partition(";")
+        # Replace the message's remedy, --root: this command has no such option.
+        problem, _, _remedy = messages[0].partition(";")
         raise InputError(f"{problem}; run this in a project with memories")
-    warn(*missing_stores)
+    warn(*messages)
 
 
 def _refuse_without_threshold(configured: Settings) -> None:
-    """Raise `UsageError` if a setting makes something other than a threshold decide."""
+    """Raise `UsageError` if the settings choose the injected memories without a threshold."""
     for key, value in (("inject", "top_k"), ("scorer", "keyword")):
         if configured[key] == value:
             raise UsageError(
@@ -230,6 +233,7 @@ def _ask_about(
     from judgekit.hooks.relevance import store_answer
 
     for number, (trial, hit) in enumerate(pairs, 1):
+        # This is printed if the user presses Ctrl-C at this pair.
         new_answers_are = format_count(number - 1, "new answer is", "new answers are")
         interruption.set_kept("eval", f"{new_answers_are} kept; run the same command to continue")
 
@@ -251,8 +255,9 @@ def _show_pair(trial: PromptTrial, hit: Candidate, place: str) -> None:
     """
     from judgekit.retrieval import search
 
+    # One hit has one item: its best passage, and the memory's whole text.
     (passage_and_text,) = search.list_passages(trial.prompt, [hit])
-    best_passage, _ = passage_and_text
+    best_passage, _whole_text = passage_and_text
     prompt = shorten_to_line(trial.prompt, _MAX_TEXT_CHARS)
     title = shorten_to_line(hit.title, _MAX_TEXT_CHARS)
     path = shorten_to_line(hit.path, _MAX_TEXT_CHARS)
@@ -296,7 +301,7 @@ def _fit_stores(
 
 
 def _list_kinds_with_hits(trials: Sequence[PromptTrial]) -> list[str]:
-    """List the kinds of stores that something was found in, sorted."""
+    """List the kinds of stores whose memories the hook injected or mentioned, sorted."""
     kinds: set[str] = set()
     for trial in trials:
         kinds.update(hit.kind for hit in trial.list_injected(mentions=True))
@@ -304,9 +309,10 @@ def _list_kinds_with_hits(trials: Sequence[PromptTrial]) -> list[str]:
 
 
 def _write_if_changed(fit: Fit, project: Path) -> dict[str, Any]:
-    """Write a fit's thresholds if they changed. Returns the fit's record."""
+    """Write the fitted thresholds for a kind of store if they changed. Returns the fit's record."""
     from judgekit.hooks import fitting
 
+    # In a store's profile, the thresholds are called labels.
     if fit.after != fit.before:
         fit = fitting.write_labels(fit, project)
     return fit.model_dump()
@@ -318,6 +324,7 @@ def _fit_models(
     """Fit the thresholds for models that give probabilities, and write the improved ones."""
     from judgekit.hooks import fitting
 
+    # `sureness` has the model's probabilities; it's empty if the model gave none.
     models = {trial.model for trial in trials if trial.sureness}
     max_inject = configured["max_inject"]
     records = []
@@ -363,9 +370,10 @@ def _say_without_judge(report: dict[str, Any], hook: HookReport) -> None:
 def _say_hook(title: str, hook: HookReport, prompts: int) -> None:
     """Print how much the hook injected, and how much of it is relevant.
 
-    `prompts` is the number of all prompts, with or without an injection.
+    `prompts` is the total number of prompts.
     """
     injections = format_count(hook.injected, "injection", "injections")
+    # If a memory is only mentioned, the agent gets its title, not its text.
     mentions = format_count(hook.mentioned, "mention", "mentions")
     prompts_with_mentions = format_count(hook.nudged, "prompt", "prompts")
     say(f"\n{title}: {injections}, {mentions} to {prompts_with_mentions}")
@@ -382,6 +390,8 @@ def _say_best_hits(best_hits: dict[str, Any]) -> None:
 
     prompts = format_count(best_hits["prompts"], "prompt has", "prompts have")
     say(f"\nNothing is injected, and {prompts} a hit that isn't sure enough")
+
+    # `relevant` is None if there's no clear answer about any of these hits.
     relevant_share = None
     of_labels = ""
     if best_hits["relevant"]:
@@ -442,15 +452,20 @@ def _compare_with_bar(precision: Share | None, bar: float) -> str:
         return f"{value} is below the bar; --fit looks for better thresholds"
     if precision.low >= bar:
         return f"{value} and its interval are above the bar"
-    what_would = _describe_labels_needed(precision, bar)  # "about 40 more labels like these would"
-    return f"{value} reaches the bar, its interval does not; {what_would} settle it"
+    more_labels_would = _describe_labels_needed(
+        precision, bar
+    )  # "about 40 more labels like these would"
+    return f"{value} reaches the bar, its interval does not; {more_labels_would} settle it"
 
 
 def _describe_labels_needed(precision: Share, bar: float) -> str:
-    """Describe how many labels would lift the interval to the bar: `about 40 more labels … would`."""
+    """Describe how many more labels would lift the interval to the bar.
+
+    The caller adds the verb, as in `about 40 more labels like these would settle it`.
+    """
     from judgekit.judging.binomial import count_labels_needed
 
-    # `count_labels_needed` is about error rates, so pass fractions of irrelevant memories.
+    # `count_labels_needed` is about error rates. Here, an error is an irrelevant memory.
     max_error_rate = round(1 - bar, 9)  # without floating-point noise
     error_rate = 1 - precision.value
     tail_probability = 0.025  # on each side of a 95 % interval
@@ -464,13 +479,13 @@ def _say_fit(fit: dict[str, Any]) -> None:
     """Print the thresholds for a kind of store or a model, and whether they were changed."""
     title = "Threshold" if fit.get("is_model") else "Thresholds"
     before = _format_thresholds(fit["before"]) or "none"
-    say(f"\n{title} of {fit['kind']}: {before}")
+    say(f"\n{title} of {fit['kind']}: {before}")  # for a model, `kind` is its name
     if fit["precision"]:
         _say_best_precision(fit)
 
-    if fit["refused"]:
-        more = f"; about {fit['more']} more labels would do" if fit["more"] else ""
-        say(f"  not changed: {fit['refused']}{more}")
+    if fit["refused"]:  # the reason to keep the old thresholds
+        missing_labels = f"; about {fit['more']} more labels would do" if fit["more"] else ""
+        say(f"  not changed: {fit['refused']}{missing_labels}")
     elif not fit["written"]:
         say("  not changed: no other threshold does better")
     else:

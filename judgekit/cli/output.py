@@ -184,14 +184,17 @@ def read_key() -> str:
 
 
 def note_sent(providers: Iterable[str], secrets: int = 0) -> None:
-    """Print notes about removed secrets, and about providers used because of a text's author."""
+    """Print how many secrets were removed, and which providers were substitutes.
+
+    A substitute judges a text in place of models of the family that wrote it.
+    """
     if secrets:
         note(f"{format_count(secrets, 'secret was', 'secrets were')} removed before sending")
     names = ", ".join(sorted(set(providers)))
     if names:
-        why = "used in place of models of the author's family"
-        choice = "providers.allow in your own configuration chooses the allowed providers"
-        note(f"{names}: {why}; {choice}")
+        reason = "used in place of models of the author's family"
+        remedy = "providers.allow in your own configuration chooses the allowed providers"
+        note(f"{names}: {reason}; {remedy}")
 
 
 def say_prompts(

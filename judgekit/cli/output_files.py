@@ -44,7 +44,7 @@ def check_also(path: Path, word: str) -> None:
     """
     _check_folder(path)
     _refuse_unsafe_output(path)
-    # A file that's there, and that the command line names elsewhere, is an input.
+    # If the file exists and the command line names it again, it's an input.
     is_input = path.exists() and _count_mentions(path, own_word=word) > 0
     if is_input:
         raise _build_input_error(path)
@@ -113,6 +113,7 @@ def write_file(path: Path, text: str) -> None:
 
 def _replace_file(path: Path, text: str) -> None:
     """Write a file atomically; raises `UsageError` if another command is writing it."""
+    # Lock the file itself, even if `path` is a link to it.
     real_path = outputs.resolve_output_path(str(path))
     try:
         with hold_for_writing(real_path):

@@ -150,9 +150,10 @@ def _build_parser() -> _Parser:
         "--root", action="append", default=[], help="A store or folder (repeatable)."
     )
     parser.add_argument("--mode", choices=("strict", "lenient"), default="lenient")
-    # An installed judgekit has this option. It's accepted here, too, so that the same command works, but the
-    # search then says that there's no judge.
+    # --judge exists so that commands for an installed judgekit work here, too. The search then only says that
+    # there's no judge.
     parser.add_argument("--judge", action="store_true", help="Not available: needs a model.")
+    # An installed judgekit prints the same help.
     parser.add_argument("--no-judge", action="store_true", help=UNASKED_SEARCH_HELP)
     parser.add_argument(
         "-n", dest="number", type=int, default=10, help="Maximum number of results."

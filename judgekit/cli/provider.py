@@ -207,6 +207,7 @@ def fetch_model(model: str) -> None:
     lines: list[str] = []
 
     def show(line: str) -> None:
+        # Progress is shown only on a terminal, so a log gets just the notes: the first and the last line.
         is_first = not lines
         lines.append(line)
         if is_first:
@@ -221,7 +222,7 @@ def fetch_model(model: str) -> None:
 
 
 def _build_panel_request() -> PanelRequest:
-    """Build a request for models from this project's settings."""
+    """Collect the models, providers and their order that this project's settings ask for."""
     from judgekit.config import settings
     from judgekit.judging import panel
 

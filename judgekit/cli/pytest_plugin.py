@@ -132,7 +132,7 @@ def _skip_unjudged(request: pytest.FixtureRequest, verdict: Verdict) -> NoReturn
 def _list_cost_properties(verdict: Verdict) -> list[tuple[str, object]]:
     """List the properties about a verdict's cost for the test report."""
     properties: list[tuple[str, object]] = [(_COST_PROPERTY, verdict.cost_usd or 0.0)]
-    if verdict.cost_complete is False:
+    if verdict.cost_complete is False:  # None if an older version didn't say
         properties.append((_COST_INCOMPLETE_PROPERTY, True))
     return properties
 
@@ -181,7 +181,10 @@ def _check_needs(rubric: ScoreRubric, options: Mapping[str, Any]) -> None:
 def _judge_or_replay(
     request: pytest.FixtureRequest, text: str, rubric: str | None, options: Mapping[str, Any]
 ) -> Verdict:
-    """Judge text by models, or replay a recording. A missing recording fails the test."""
+    """Judge a text by models, recording their replies if asked to, or replay a recording.
+
+    If the recording or a reply is missing, the test fails.
+    """
     __tracebackhide__ = True
     judge = partial(_judge, text, rubric, options)
     folder = request.config.stash[_RECORDINGS_FOLDER_KEY]
@@ -195,7 +198,7 @@ def _judge_or_replay(
         missing = f"{_get_relative_folder(request.config) / file.name} is missing"
         _fail_unrecorded(request, text, missing)
 
-    # If JUDGEKIT_RECORD is set outside, don't record what's replayed.
+    # If the user has set JUDGEKIT_RECORD, don't record what's replayed.
     verdict = judge(JUDGEKIT_REPLAY=str(file), JUDGEKIT_RECORD="")
     unrecorded = _find_unrecorded(verdict)
     if unrecorded is not None:
@@ -212,6 +215,7 @@ def _name_recording(
     """
     from judgekit import environment
 
+    # Limits, such as `max_cost_usd`, change no reply.
     asked_options = sorted(
         (name, value) for name, value in options.items() if name not in LIMIT_OPTIONS
     )
