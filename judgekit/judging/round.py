@@ -77,8 +77,10 @@ class Session:
 
     def compute_call_timeout(self, tier_timeout: float) -> float:
         """Return the seconds that a tier's call may take now; raises `GatewayError` if no time is left."""
+        # Without a timeout for calls, the tier's timeout stands in, which changes nothing.
         timeout = min(tier_timeout, self.seconds_left, self.call_timeout or tier_timeout)
         if timeout < _MIN_SECONDS:
+            # "it" is the tier, which reports name before the message.
             raise GatewayError(FailureKind.TIMEOUT, "no time left to ask it", usage=Usage())
         return timeout
 
@@ -116,6 +118,7 @@ class Session:
         try:
             reply = await self.gateway.complete(endpoint, request)
         except GatewayError as error:
+            # Ignore an unknown cost. Otherwise, each timeout would end the judging if there's a cost limit.
             self.spent_usd += usage_of_failed_call(error).cost_usd or 0.0
             raise
         self.spent_usd += reply.usage.cost_usd or 0.0
@@ -321,10 +324,11 @@ async def gather_limited(
 ) -> list[Value]:
     """Run calls concurrently, as many at once as the provider allows, and return the results in order.
 
-    Each of `calls` may itself make several calls to the provider at once: `calls_in_one`.
+    `calls_in_one` is the number of requests that each of `calls` sends to the provider at once.
     """
     limit = endpoint.profile.limits.concurrency if endpoint else None
-    # With a cost limit, run the calls one by one, because each has to know the cost of the earlier ones.
+    # Run the calls one by one if the provider allows no more, or if there's a cost limit, because each has to
+    # know the cost of the earlier ones.
     has_cost_limit = session.max_cost_usd is not None
     if has_cost_limit or limit == 1 or len(calls) == 1:
         return [await call() for call in calls]

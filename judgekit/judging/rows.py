@@ -55,9 +55,10 @@ def is_one_text_ahead(now: Situation) -> bool:
     )
     if not is_ahead:
         return False
-    is_first = len(now.complete_evidence) == 1
-    needs_second = now.rules.finality is not None or now.rules.mode == "strict"
-    if is_first and (needs_second or now.latest_evidence.is_own_family):
+    is_first_tier = len(now.complete_evidence) == 1
+    needs_second_tier = now.rules.finality is not None or now.rules.mode == "strict"
+    # Models may prefer a text of their own family, so another tier has to confirm it.
+    if is_first_tier and (needs_second_tier or now.latest_evidence.is_own_family):
         return False
     return now.latest_evidence.sees_whole_text
 
@@ -87,8 +88,9 @@ def is_calibrated(now: Situation) -> bool:
 def is_reference_unasked(now: Situation) -> bool:
     """Whether the tier that the calibration takes as its reference wasn't asked yet."""
     finality = now.rules.finality
-    if finality is None or len(now.rules.tiers) == 1:
+    if finality is None or len(now.rules.tiers) == 1:  # a single tier has no other to wait for
         return False
+    # Tiers are asked in order, so the first one without evidence and all after it are unasked.
     for position, tier in enumerate(now.rules.tiers):
         if tier not in now.evidence:
             return finality.last_tier in now.rules.tiers[position:]
@@ -100,14 +102,15 @@ def is_promised(now: Situation) -> bool:
 
     It can't be an improve without reasons.
     """
-    tier = now.rules.tiers[0]
-    outcome = now.outcomes[tier]
+    first_tier = now.rules.tiers[0]
+    outcome = now.outcomes[first_tier]
+    # The promise limits how often this tier disagrees with a stronger judge, which is asked otherwise.
     if not now.rules.is_promised or outcome is None:
         return False
-    evidence = now.evidence[tier]
+    evidence = now.evidence[first_tier]
     if evidence.is_divided or not evidence.sees_whole_text:
         return False
-    return not now.is_unexplained(tier, outcome)
+    return not now.is_unexplained(first_tier, outcome)
 
 
 def is_only_tier(now: Situation) -> bool:
@@ -125,6 +128,7 @@ def is_quick_final(now: Situation) -> bool:
 
     The opinion can't be improve, close, an acceptance of a cut text, or a win by the winner's own family.
     """
+    # A calibration has rows of its own. `outcome_to_confirm` is the outcome that needs a second tier here.
     if now.rules.finality is not None or now.quick_outcome in (
         None,
         "improve",
@@ -154,6 +158,7 @@ def is_deep_final(now: Situation) -> bool:
     """
     if now.deep_outcome is None or {now.quick_outcome, now.deep_outcome} == {"accept", "reject"}:
         return False
+    # A weak opinion needs a third voice, but stands if there is none.
     return not (now.is_weak("deep") and now.has_third_voice)
 
 
@@ -161,8 +166,13 @@ def would_third_repeat(now: Situation) -> bool:
     """Whether quick and deep contradict each other, and the tiebreaker has only the same models."""
     if {now.quick_outcome, now.deep_outcome} != {"accept", "reject"}:
         return False
-    quick, deep, third = now.models_by_tier
-    return bool(third) and quick != deep and third <= quick | deep
+    quick_models, deep_models, third_models = now.models_by_tier
+    # Such a tiebreaker would only vote for itself. If quick and deep share all models, it's on neither side.
+    return (
+        bool(third_models)
+        and quick_models != deep_models
+        and third_models <= quick_models | deep_models
+    )
 
 
 def is_third_unasked(now: Situation) -> bool:
@@ -221,7 +231,7 @@ def does_win_stand(now: Situation, end: End) -> bool:
 def is_best_copied(now: Situation, end: End) -> bool:
     """Whether another text is a copy of the best one."""
     standing = now.latest_evidence.standing
-    if end.verdict != "accept" or standing is None:
+    if end.verdict != "accept" or standing is None:  # no text has won
         return False
     winner, *_others = standing.ranked_letters
     return winner in now.rules.copied_letters
@@ -257,6 +267,7 @@ def are_reasons_unasked(now: Situation, end: End) -> bool:
 
     Reasons are needed for improve, and with `--explain` for a rejection. Findings are reasons.
     """
+    # The tier is None if no model that writes can be asked, and in the evidence if it was asked already.
     return _owes_reasons(now, end) and now.tier_for_reasons not in {None, *now.evidence}
 
 
@@ -441,6 +452,7 @@ def explain_independence_problem(
     evidence: Evidence, rules: EscalationRules, end: End
 ) -> str | None:
     """Explain in one line why an acceptance or a win isn't independent of the author, or return None."""
+    # Only the author whose text this verdict favours matters.
     author_families: list[str] = []
     for outcome, families_of_outcome in rules.authors.items():
         if outcome == end.verdict:

@@ -45,6 +45,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         """Add the author families in the settings to those in the document."""
         if not self.settings.author_family and subject.author.family is None:
             return subject
+        # Even without families in the settings, the document may name models, which become families here.
         configured_families = parse_families(self.settings.author_family)
         families = dict.fromkeys([*subject.author_families, *configured_families])
         author = replace(subject.author, family=", ".join(families) or None)
@@ -77,6 +78,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         # The tiebreaker also sees the other tiers' opinions.
         tier_opinions = [opinion for opinion in state.opinions.values() if opinion]
         is_jury_divided = any(opinion.divided is not None for opinion in tier_opinions)
+        # Tiers that agree usually end the judging, so two opinions count as a disagreement.
         has_disagreement = len(tier_opinions) > 1 or is_jury_divided
         # Without a disagreement, there's nothing to settle, so use the deep tier's instructions.
         instructions: TierName = "tiebreaker" if has_disagreement else "deep"
@@ -85,7 +87,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
 
     def read_evidence(self, state: JudgingState[Document]) -> Evidence:
-        """Convert each tier's opinion to evidence. The next step is decided by it."""
+        """Convert each tier's opinion to the evidence that decides about the next step."""
         finality = self.settings.finality
         evidence_by_tier = {}
         for tier, opinion in state.opinions.items():
@@ -140,8 +142,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
         if state.rounds and self.settings.redact:
             verdict = outgoing.redact_replies(verdict)
-        # These fields are only for the ledger. Set them last, because redaction rebuilds the verdict without
-        # them.
+        # Add the requested model names, which are only for the ledger. Do it last, because redaction rebuilds
+        # the verdict, and drops them.
         verdict = verdict.model_copy(update={"configured": _map_names_to_asked(verdict, state)})
         return verdict.model_copy(update={"rounds": _name_deciders(verdict.rounds, state)})
 
@@ -160,12 +162,12 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         evidence = self.read_evidence(state)
         reservations = []
 
-        # Explain if an acceptance was overruled because only the author's family supports it. `end_before` is
-        # the end before that.
-        end_before = end
+        # If only the author's family supports an acceptance, it was overruled. Explain that, and go on with the
+        # models' own result.
+        models_end = end
         if end.because == OWN_FAMILY_ROW and end.overruled_end is not None:
-            end_before = end.overruled_end
-            problem = explain_independence_problem(evidence, self.build_rules(state), end_before)
+            models_end = end.overruled_end
+            problem = explain_independence_problem(evidence, self.build_rules(state), models_end)
             if problem:
                 reservations.append(Reservation(ReservationKind.OWN_FAMILY, problem))
 
@@ -178,13 +180,13 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 
         # List problems with the calibration, and acceptances without one.
         reservations += self._list_calibration_reservations(state)
-        if end_before.verdict == "accept" and self._is_uncalibrated(end_before, evidence):
+        if models_end.verdict == "accept" and self._is_uncalibrated(models_end, evidence):
             answered = {tier for tier, tier_evidence in evidence.items() if tier_evidence.outcome}
             reason = decisions.explain_uncalibrated(_list_models(state, answered))
             reservations.append(Reservation(ReservationKind.UNCALIBRATED, reason))
 
         # The reason for an undetermined verdict comes first.
-        if end_before.verdict == "undetermined":
+        if models_end.verdict == "undetermined":
             obstacle = self._find_obstacle(state, reservations)
             if obstacle:
                 reservations.insert(0, obstacle)
@@ -205,6 +207,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 
         is_cut_for_all = not any(evidence[tier].sees_whole_text for tier in accepting_tiers)
         if is_cut_for_all:
+            # The model that failed might have seen the whole text, so its failure is the reason.
             if has_kind(others, ReservationKind.FAILURE):
                 return None
             reason = "no model saw the whole text, so it cannot be accepted"
@@ -242,21 +245,21 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         """
         configured_tiers = list(self.models_by_tier)
         uncovered_tiers = []
-        ways = set()  # how the scores that aren't covered were read, in words
+        source_words = set()
         for tier in state.opinions:
             sources = _list_sources(tier, state)
-            # The last tier's opinions are final without a gate.
+            # No tier comes after the last one, so its opinions are final without a calibration.
             is_last = bool(configured_tiers) and tier == configured_tiers[-1]
             if is_last or finality.knows(tier, sources):
                 continue
             uncovered_tiers.append(tier)
-            ways |= {SOURCE_WORDS[source] for _, source in sources}
+            source_words |= {SOURCE_WORDS[source] for _, source in sources}
         if not uncovered_tiers:
             return None
 
         tiers = ", ".join(uncovered_tiers)
-        scores = f"its scores were {' and '.join(sorted(ways))}"
-        return f"calibration {finality.id} does not cover {tiers}: {scores}"
+        how_read = f"its scores were {' and '.join(sorted(source_words))}"
+        return f"calibration {finality.id} does not cover {tiers}: {how_read}"
 
 
 def _shuffle_opinions(state: JudgingState[Document]) -> list[Opinion]:
@@ -308,7 +311,7 @@ def _list_asked_endpoints(state: JudgingState[Document]) -> list[Endpoint]:
 def _name_deciders(rounds: Sequence[Round], state: JudgingState[Document]) -> list[Round]:
     """Add the requested model name to opinions of decision models, if the reply has a different name."""
     named_rounds = list(rounds)
-    # `zip` isn't strict, because a review's last rounds have no endpoints.
+    # There can be more rounds than endpoints: a review ends by scoring once more, outside the tiers' turns.
     for index, (row, endpoint) in enumerate(
         zip(rounds, _list_asked_endpoints(state), strict=False)
     ):
@@ -321,9 +324,9 @@ def _name_deciders(rounds: Sequence[Round], state: JudgingState[Document]) -> li
 
 def _map_names_to_asked(verdict: Verdict, state: JudgingState[Document]) -> dict[str, str]:
     """Map the name of each model in a reply to the requested name, if they differ."""
-    names: dict[str, str] = {}
-    # `zip` isn't strict, because a review's last rounds have no endpoints.
+    asked_names: dict[str, str] = {}
+    # There can be more rounds than endpoints: a review ends by scoring once more, outside the tiers' turns.
     for row, endpoint in zip(verdict.rounds, _list_asked_endpoints(state), strict=False):
         if row.model != endpoint.model:
-            names[row.model] = endpoint.model
-    return names
+            asked_names[row.model] = endpoint.model
+    return asked_names

@@ -104,7 +104,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             earlier_opinions=self._describe_earlier_opinions(rubric),
             findings=self.findings,
         )
-        if self.is_for_comparison:
+        if self.is_for_comparison:  # a control could lower the scores, which must stay as given
             return questionnaire
         return replace(questionnaire, controls=[self._build_control(questionnaire)])
 
@@ -122,19 +122,20 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         If the unrelated subject gets the same points as the text, the text hasn't earned them.
         """
         # Ask one question for each kind of answer, because numbers can't be compared with yes and no.
-        unrelated_questions = {}
+        # Questions of the same kind get the same name, so they replace each other.
+        idle_questions = {}
         for question in questionnaire.questions.values():
-            unrelated_questions[_name_idle_question(question)] = replace(
+            idle_questions[_name_idle_question(question)] = replace(
                 pointwise.IDLE_RATING, kind=question.kind, options=question.options
             )
 
         def is_needed(scores: Points) -> bool:
-            """Whether these scores would be accepted, so that it matters if they're earned."""
+            """Whether the text would be accepted. Otherwise, its scores don't have to be checked."""
             return self._make_opinion(scores).outcome == "accept"
 
-        unrelated_questionnaire = replace(questionnaire, questions=unrelated_questions)
+        idle_questionnaire = replace(questionnaire, questions=idle_questions)
         weigh = partial(self._lower_unearned_scores, questionnaire)
-        return Control(unrelated_questionnaire, is_needed, weigh, is_shown=False)
+        return Control(idle_questionnaire, is_needed, weigh, is_shown=False)
 
     def read(
         self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers
@@ -148,12 +149,10 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return replace(answers, probabilities_by_question={})
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
-        """Plan which samples to request. A model with token probabilities is first called once.
-
-        That's enough if its probabilities give the expected scores. `is_enough` checks it.
-        """
+        """Plan which samples to request, as lists of sample numbers."""
         plans = TierQuestion.sample_plans(self, endpoint)
         if endpoint.has_logprobs and self.settings.samples > 1:
+            # Request one sample first. If token probabilities give all its scores, no other is needed.
             return [[0], *plans]
         return plans
 
@@ -220,6 +219,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             stated_word=stated_outcome,
             dimensions=tuple(mentions(reasoning, self.rubric)),
             expected_value_names=tuple(expected),
+            # Only decision models' probabilities are recorded, and these give all answers in one reply.
             probabilities=replies[0].probabilities_by_question,
         )
 
@@ -267,6 +267,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         """
         lowered_scores = dict(scores)
         span = self.rubric.scale.max - self.rubric.scale.min
+        # The lowest score that each dimension needs for an acceptance
         least_accepted = getattr(self.rubric.modes, self.mode).accept.each
         for idle_name, idle_score in idle_scores.items():
             same_kind_scores = {}
