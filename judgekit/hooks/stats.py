@@ -114,11 +114,11 @@ def _list_searched_folders(configured: settings.Settings) -> Iterator[str]:
 def report_use(folder: str, *, as_json: bool = False) -> str:
     """Report how often agents used injected memories in the project around `folder`, as text or JSON.
 
-    Without a log, the figures come from the hook's session records, and contain less.
+    If there's no log, fewer figures are reported. They come from the hook's session records.
     """
     project = environment.find_project_root(folder)
     configured, notes = settings.load(project)
-    logged = explain.read_log(project)[::-1]  # oldest first, like the transcripts
+    logged = explain.read_log(project)[::-1]  # oldest first, as they're looked up in transcripts
     if logged:
         figures = _count_logged(logged, configured)
         template = _TEXTS["logged"]
@@ -134,7 +134,7 @@ def report_use(folder: str, *, as_json: bool = False) -> str:
         state=_describe_log_state(is_on=configured["log"]),
         listed=_describe_memories(figures.get("memories", ())),
     )
-    if _are_all_dropped(figures):
+    if _are_all_dropped(figures):  # then the hook shows nothing that the judge sees
         text += _TEXTS["drops_all"].format(**figures)
 
     note_lines = [f"note: {note}" for note in notes]
@@ -297,15 +297,15 @@ def _count_use(
 
 
 def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
-    """Compute figures on the use of memories without a log.
+    """Compute figures on how memories are used, for when there's no log.
 
-    They come from the hook's session records, and from the transcripts that the client keeps of the sessions.
+    They come from the hook's session records, and from the client's transcripts.
     """
     counts = Counter(prompts=0, injections=0, nudges=0, searches=0, answered_injections=0, opened=0)
     lines_by_session = _read_sessions(configured.project)
-    exchanges = transcript.read_sessions(lines_by_session.keys())
+    exchanges_by_session = transcript.read_sessions(lines_by_session.keys())
 
-    # The records contain digests of the memories' files.
+    # The records contain digests of the memories' files. To list these files, all memories are read.
     memory_files = _DistinctiveTerms(configured).files
     file_by_digest = {environment.digest(file): file for file in memory_files}
 
@@ -315,15 +315,15 @@ def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
         counts["prompts"] += len(lines)  # a line per prompt
         counts["injections"] += len(digests)
         counts["nudges"] += len(lines_with_mentions)
-        if session in exchanges:  # the session has a transcript
-            # A digest without a file is that of a deleted memory.
+        if session in exchanges_by_session:  # the session has a transcript
+            # A memory that was deleted since then has no file.
             files = {file_by_digest[digest] for digest in digests if digest in file_by_digest}
-            _count_openings(counts, files, exchanges[session])
+            _count_openings(counts, files, exchanges_by_session[session])
 
     return {
         "source": "sessions",
         "sessions": len(lines_by_session),
-        "transcripts": len(exchanges),
+        "transcripts": len(exchanges_by_session),
         **counts,
     }
 
@@ -345,17 +345,18 @@ def _list_injected_digests(lines: Sequence[str]) -> list[str]:
 def _count_openings(
     counts: Counter[str], files: set[str], exchanges: Iterable[transcript.Exchange]
 ) -> None:
-    """Count a session's opened `files` of those injected, and its searches. Adds both to `counts`."""
+    """Add to `counts` how many of the injected `files` an agent opened, and how often it searched."""
     opened_files: set[str] = set()
     for exchange in exchanges:
         opened_files |= _find_opened(files, exchange)
         counts["searches"] += _count_searches(exchange)
     counts["opened"] += len(opened_files)
+    # Only injections with a transcript, because the opened files are a share of these.
     counts["answered_injections"] += len(files)
 
 
 def _read_sessions(project: str) -> dict[str, list[str]]:
-    """Read the hook's records for a project. Returns the lines by session. Each line is about a prompt."""
+    """Read the hook's records of a project's sessions. Returns a line for each prompt, by session."""
     lines_by_session = {}
     for path in repeats.list_session_files(project):
         with open(path, encoding="ascii", errors="replace", newline="\n") as file:
@@ -393,15 +394,16 @@ def _map_entries(line: dict[str, Any], name: str, project_folder: str) -> dict[s
 
 
 def _find_opened(files: Iterable[str], exchange: transcript.Exchange) -> set[str]:
-    """Return the files whose `FOLDER/NAME` appears in a tool call, which has probably opened them."""
-    calls = "\n".join(exchange.calls).replace("\\\\", "/")  # JSON escapes backslashes
-    named_files = set()
+    """Find the files that the agent probably opened: their `FOLDER/NAME` is in a tool call."""
+    # In a Windows path, JSON writes each backslash twice.
+    calls = "\n".join(exchange.calls).replace("\\\\", "/")
+    opened_files = set()
     for file in files:
         parts = file.replace("\\", "/").split("/")
         folder_and_name = "/".join(parts[-2:])
         if folder_and_name in calls:
-            named_files.add(file)
-    return named_files
+            opened_files.add(file)
+    return opened_files
 
 
 def _count_searches(exchange: transcript.Exchange) -> int:

@@ -43,9 +43,9 @@ def judge_stop(
 ) -> tuple[str, list[str]]:
     """Judge a session's changes when its agent stops. Returns output for the client, and notes for stderr.
 
-    The output asks the agent to go on, or is "" if it may stop.
+    The output asks the agent to go on. It's empty if the agent may stop.
     """
-    ends_at = time.monotonic() + configured["deadline"]
+    ends_at = time.monotonic() + configured["deadline"]  # also limits the time for reading files
     session = _name_session(payload)
     folder = Path(project)
     try:
@@ -54,10 +54,10 @@ def judge_stop(
         if document is None:
             return "", []
 
-        key = _digest_state(document, task)
-        path = environment.STOP_SESSIONS.path(environment.make_file_name(session) + ".json")
-        seen_keys, times_asked = _read_session(path)
-        if key in seen_keys:  # this state was already judged
+        state_key = _digest_state(document, task)
+        session_file = environment.STOP_SESSIONS.path(environment.make_file_name(session) + ".json")
+        seen_keys, times_asked = _read_session(session_file)
+        if state_key in seen_keys:  # this state was already judged
             return "", []
 
         verdict, notes = _judge_until(ends_at, document, folder)
@@ -65,11 +65,12 @@ def judge_stop(
         return "", [f"not judged, so the agent may stop: {error}"]
 
     if _is_decided(verdict):  # don't judge this state again
-        seen_keys = [*seen_keys, key][-_MAX_SEEN_STATES:]
+        seen_keys = [*seen_keys, state_key][-_MAX_SEEN_STATES:]
+    # An agent is asked to go on at most `blocks` times in a session.
     must_go_on = _should_go_on(verdict) and times_asked < configured["blocks"]
     if must_go_on:
         times_asked += 1
-    _write_session(path, seen_keys, times_asked)
+    _write_session(session_file, seen_keys, times_asked)
 
     if verdict.verdict == "undetermined" and verdict.degraded:
         notes.append(f"undetermined, so the agent may stop: {verdict.degraded}")
@@ -111,13 +112,12 @@ def _name_session(payload: Mapping[str, Any]) -> str:
 def _read_changes(
     payload: Mapping[str, Any], task: TaskFile, folder: Path, session: str, limit: int
 ) -> Document | None:
-    """Read the files that changed during the conversation, at most `limit`, as a document to judge.
+    """Build a document to judge from the files that changed during the conversation.
 
-    Returns None if no file changed. The task's file can name the paths to judge, by default those that the
-    gate judges.
+    It contains at most `limit` files. Returns None if no file changed.
     """
     patterns = task.paths
-    if patterns is None:
+    if patterns is None:  # the task's file names no paths, so judge those that the gate judges
         patterns = settings.load(folder).gate.paths
 
     # The transcript shows when the conversation started.
@@ -153,10 +153,10 @@ def _write_session(path: str, seen_keys: list[str], times_asked: int) -> None:
 
     Session files that are too old are deleted.
     """
-    sessions = environment.STOP_SESSIONS.make()
-    data = {"seen": seen_keys, "told": times_asked}
+    sessions_folder = environment.STOP_SESSIONS.make()
+    data = {"seen": seen_keys, "told": times_asked}  # how often it was told to go on
     outputs.write_atomically(path, quickjson.dumps(data), private=True)
-    with os.scandir(sessions) as entries:
+    with os.scandir(sessions_folder) as entries:
         for entry in entries:
             with suppress(OSError):  # another process may have just deleted it
                 if entry.stat().st_mtime < time.time() - _MAX_AGE_SECONDS:
@@ -211,10 +211,10 @@ def _describe_findings(verdict: Verdict) -> str:
 def _describe_finding(finding: Finding) -> str:
     """Format a finding as `- DIMENSION, LOCATION: ISSUE (suggested: SUGGESTION)`, without empty parts."""
     line = _escape_line(finding.issue)
-    subjects = [text for text in (finding.dimension, finding.location) if text]
-    if subjects:
-        joined_subjects = ", ".join(_escape_line(subject, _MAX_NAME_CHARS) for subject in subjects)
-        line = f"{joined_subjects}: {line}"
+    heading_parts = [text for text in (finding.dimension, finding.location) if text]
+    if heading_parts:
+        heading = ", ".join(_escape_line(part, _MAX_NAME_CHARS) for part in heading_parts)
+        line = f"{heading}: {line}"
     if finding.suggestion:
         line = f"{line} (suggested: {_escape_line(finding.suggestion)})"
     return f"- {line}"

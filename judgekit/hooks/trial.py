@@ -125,7 +125,7 @@ class HookReport(ReportPart):
 
     @property
     def code(self) -> Exit:
-        """The exit code: whether enough injected memories are relevant, if people rated enough of them."""
+        """The exit code, which says whether enough of the injected memories are relevant."""
         precision = self.precision
         if precision is None:  # nobody rated any
             return Exit.HUMAN_NEEDED
@@ -183,18 +183,18 @@ def _try_prompt(prompt: str, configured: Settings, tried: TriedPrompts) -> Promp
         if note not in tried.notes:
             tried.notes.append(note)
 
-    # Without a session, no memory was shown before, so all can be shown.
-    without_judge = context.choose_without_judge(ranked, configured)
-    shown_without_judge = context.limit_mentions(without_judge, session=None, prompt=prompt)
+    # Without a session, no memory was mentioned before, so this only limits the number of mentions.
+    chosen_without_judge = context.choose_without_judge(ranked, configured)
+    shown_without_judge = context.limit_mentions(chosen_without_judge, session=None, prompt=prompt)
     trial = PromptTrial(prompt, ranked.candidates, shown_without_judge)
     if configured["judge"] != "on":
         return trial
 
     choice = _choose_by_judge(prompt, ranked, configured, tried)
     # If no models could choose, show the same memories as without a judge.
-    chosen = choice.shown or without_judge
+    chosen_with_judge = choice.shown or chosen_without_judge
     return trial._replace(
-        shown_with_judge=context.limit_mentions(chosen, session=None, prompt=prompt),
+        shown_with_judge=context.limit_mentions(chosen_with_judge, session=None, prompt=prompt),
         reason_by_path=choice.reason_by_path,
         model=choice.model,
         sureness=choice.sureness,
@@ -202,25 +202,25 @@ def _try_prompt(prompt: str, configured: Settings, tried: TriedPrompts) -> Promp
 
 
 def report_on_judge(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
-    """Report how many of the memories that the judge dropped or added are relevant, and the judge's cost."""
-    # These lists contain people's answers about the memories, or None for a memory without an answer.
-    dropped: list[bool | None] = []
-    newly_injected: list[bool | None] = []
+    """Report people's answers about the memories that the judge dropped or added, and the judge's cost."""
+    # An answer is None if nobody gave one, or if the person couldn't tell.
+    answers_on_dropped: list[bool | None] = []
+    answers_on_added: list[bool | None] = []
     for trial in tried.trials:
         for hit in trial.injected:
             if hit not in trial.injected_by_judge:
-                dropped.append(answers.get(trial.make_pair(hit)))
+                answers_on_dropped.append(answers.get(trial.make_pair(hit)))
         for hit in trial.injected_by_judge:
             if hit not in trial.injected:
-                newly_injected.append(answers.get(trial.make_pair(hit)))
+                answers_on_added.append(answers.get(trial.make_pair(hit)))
 
     first_reason = tried.unjudged_reasons[0] if tried.unjudged_reasons else None
     return {
-        "dropped": _count_answers(dropped),
-        "added": _count_answers(newly_injected),
+        "dropped": _count_answers(answers_on_dropped),
+        "added": _count_answers(answers_on_added),
         "prompts": len(tried.selections),
         "unjudged": len(tried.unjudged_reasons),
-        "reason": first_reason,
+        "reason": first_reason,  # why a prompt wasn't judged, or not completely
         **_add_up_cost(tried.selections),
     }
 
@@ -234,6 +234,7 @@ def _add_up_cost(selections: Sequence[Selection]) -> dict[str, Any]:
         rounds += [round_.model_dump(mode="json") for round_ in selection.rounds]
 
     cost, source = add_up_costs(usages)
+    # It's None if a record doesn't say, so only False means incomplete.
     is_complete = all(selection.cost_complete is not False for selection in selections)
     return {
         "cost_usd": cost,
@@ -269,8 +270,8 @@ def _choose_by_judge(
 ) -> _Choice:
     """Choose the memories to show by asking models, as the hook does.
 
-    Adds the models' decisions to `tried.selections`. If some are missing, adds the reason to
-    `tried.unjudged`.
+    Adds the models' decisions to `tried.selections`. If some or all are missing, adds the reason to
+    `tried.unjudged_reasons`.
     """
     candidates = judged.list_judged(ranked)
     if not candidates:
@@ -322,8 +323,9 @@ def _apply_decisions(
     choice: search.HookChoice, ranked: RankedCandidates, configured: Settings
 ) -> Shown:
     """Choose the memories to show from the models' decisions, as the hook does."""
-    if choice.only_drops:
+    if choice.only_drops:  # an uncalibrated model may drop memories, but not add any
         return judged.drop_only(ranked, [*choice.kept, *choice.undecided], configured)
+    # No labels, because a trial doesn't show them.
     return judged.choose_decided(ranked, choice.kept, choice.undecided, configured, labels={})
 
 
@@ -340,8 +342,8 @@ def report_on_hook(
 ) -> HookReport:
     """Summarise what the hook adds to the prompts. If `judged`, use the memories that the judge chose.
 
-    Precision is the fraction of injected memories that people found relevant. Coverage is the fraction of
-    prompts with such a memory.
+    Precision is the fraction of rated injected memories that are relevant. Coverage is the fraction of
+    prompts with a relevant injected memory.
     """
     injections = 0
     mentions = 0
@@ -381,8 +383,8 @@ def collect_pairs(
 ) -> list[TriedPair]:
     """List the pairs of a prompt and a memory to ask a person about.
 
-    For each prompt, lists the injected memories, the mentioned ones if `mentions`, and as many as `surest`
-    of those that a model rated highest.
+    For each prompt, lists the injected memories, the mentioned ones if `mentions`, and up to `surest` of
+    those that a model is most likely to keep.
     """
     pairs = []
     for trial in trials:
@@ -394,7 +396,7 @@ def collect_pairs(
 
     # There's nothing to ask about, so ask whether each prompt's best match should have been injected.
     for trial in trials:
-        pairs += [(trial, hit) for hit in trial.list_best_hit()]
+        pairs += [(trial, hit) for hit in trial.list_best_hit()]  # empty if nothing matches
     return pairs
 
 
@@ -437,11 +439,11 @@ def _fits_as_well(hit: Candidate, best: Candidate) -> bool:
 def build_rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[str, Any]]:
     """Build a JSON row for each pair of a prompt and a memory that a person should answer about.
 
-    A row starts with the same keys as a line in a file of answers, so that it can be used as one.
+    A row starts with the keys of a line in a file of answers, so a person can fill it in and use it there.
     """
-    pair_rows = []
+    rows = []
     for trial, hit in tried_pairs:
-        is_injected_by_judge = None  # None: no judge was called
+        is_injected_by_judge = None  # judging is off
         if trial.shown_with_judge is not None:
             is_injected_by_judge = hit in trial.injected_by_judge
 
@@ -451,6 +453,7 @@ def build_rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[
             "relevant": answers.get(trial.make_pair(hit)),
             "title": hit.title,
             "confidence": hit.confidence if hit.has_confidence else None,
+            # Whether the memory was injected without a judge, and with one.
             "plain": hit in trial.injected,
             "judged": is_injected_by_judge,
         }
@@ -461,6 +464,6 @@ def build_rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[
         if hit.path in trial.sureness:
             row["probability"] = trial.sureness[hit.path]
 
-        pair_rows.append(row)
+        rows.append(row)
 
-    return pair_rows
+    return rows

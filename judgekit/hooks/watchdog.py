@@ -25,10 +25,10 @@ class _Limit:
     """When a thread ends this process."""
 
     def __init__(self, seconds: float, end: Callable[[], None]) -> None:
-        import _thread  # noqa: PLC0415 - `threading` costs a hook more than all of this
+        import _thread  # noqa: PLC0415 - importing `threading` costs a hook more than this whole module
 
         self._end_process = end
-        # `move` releases this lock to wake the thread, since `_thread` has no events.
+        # `_thread` has no events, so the thread waits for this lock until `move` releases it.
         self._moved_lock = _thread.allocate_lock()
         self._moved_lock.acquire()
         self._until = time.monotonic() + seconds

@@ -204,15 +204,16 @@ def list_candidates(
 
 
 def _write_list_item(candidate: PromptCandidate) -> str:
-    """Write a candidate's text, with all lines but the first indented, so that none can pose as another."""
+    """Write a candidate's text as a list item."""
     plain_text = undo_lookalikes(write_candidate_text(candidate))
     first_line, *more_lines = remove_invisible(plain_text).split("\n")
+    # Without the indentation, a line could pose as the start of another candidate.
     indented_lines = [f"  {line}".rstrip() for line in more_lines]
     return "\n".join([first_line, *indented_lines])
 
 
 def pair_context(fence: Fence, question: str, texts: Sequence[VisibleFile]) -> str:
-    """Write a question (if there's one) and the texts that answer it. Each text's path is its label."""
+    """Write the two texts, each labelled with its path, after the prompt they answer (if there's one)."""
     blocks = []
     if question.strip():
         blocks = ["The prompt that both texts answer:", fence.wrap_text(question)]
@@ -258,7 +259,7 @@ def compare_agent_text(rubric: CompareRubric) -> str:
 def _join_agent_text(
     texts: Prompt, instructions: str, questions: Sequence[str], rules: Sequence[str]
 ) -> str:
-    """Join the parts of the instructions for an agent that judges itself."""
+    """Join the parts of the instructions for an agent that does the judging."""
     return "\n\n".join(
         [texts.system, instructions, "\n".join(questions), *rules, _PROMPT_TEXTS["agent_fence"]]
     )
@@ -309,7 +310,7 @@ def _describe_thresholds(rubric: ScoreRubric, mode: ModeName) -> str:
 
 
 def _describe_weights(rubric: ScoreRubric) -> str:
-    """Describe the weights of scores as an insertion between commas. Returns "" if all weights are 1."""
+    """Describe the weights of scores, such as ", weighted style 1, accuracy 2,". Returns "" if all are 1."""
     weights = {name: dimension.weight for name, dimension in rubric.dimensions.items()}
     is_unweighted = set(weights.values()) == {1}
     if is_unweighted:

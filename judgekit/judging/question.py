@@ -48,7 +48,7 @@ class ModelTurn(Generic[Opinion]):
     answer: Answer[Opinion]
 
     def answering_names(self) -> set[str]:
-        """Return the names of the models that answered. The requested name can be an alias."""
+        """Return the names of the models that answered. If the requested name is an alias, they differ."""
         names = set()
         for answer in (*self.call_answers, self.answer):
             if answer.value:
@@ -146,7 +146,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
     async def ask(self, endpoint: Endpoint, session: Session) -> ModelTurn[Opinion]:
         """Ask one model, and return all its answers and its opinion.
 
-        If the opinion of the first samples isn't enough, it's replaced by that of further samples.
+        If the first samples don't settle the opinion, more are requested, and only the last ones form it.
         """
         started = time.monotonic()
         answers_by_sample: list[list[Answer[Value]]] = []
@@ -159,8 +159,8 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
                 break
 
         all_answers = list(chain.from_iterable(answers_by_sample))
-        # A single sample can give an opinion although a part of it failed, so that failure is kept. With
-        # multiple samples, a failure doesn't matter if there's an opinion.
+        # With several samples, failures don't matter if there's an opinion. With a single one they do,
+        # because its opinion can lack the part that failed.
         is_single = len(answers_by_sample) == 1
         joint_answer = merge_answers(all_answers, opinion, started, keep_failure=is_single)
         return ModelTurn(endpoint, all_answers, joint_answer)
@@ -174,6 +174,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         if self.asks_in_order(endpoint):
             answers = [await call() for call in all_calls]
         else:
+            # A call can make several requests at once, which count towards the provider's limit.
             requests_per_call = self.count_concurrent_calls(endpoint)
             answers = await gather_limited(all_calls, session, endpoint, requests_per_call)
         return _split_answers(answers, [len(calls) for calls in calls_by_sample])
@@ -247,9 +248,9 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
         return calls
 
     def _add_words_to_key(self, questionnaire: Questionnaire, kind: ModelKind) -> Questionnaire:
-        """Add a hash of the questions' words to the call's key, so that replies to other words don't match.
+        """Add a hash of the questions' words to the call's key if this kind of model needs that.
 
-        Only some kinds of models need that. For the others, the questionnaire is returned unchanged.
+        Then a recorded reply to other words isn't found under the key.
         """
         if not kind.is_bound_by_words:
             return questionnaire
@@ -295,6 +296,7 @@ def _compute_words_hash(
     example_model = build_example_model(kind)
     hashed_parts: list[Any] = [asker.reading_thresholds]
     for tier in TIERS:
+        # Only the wording is hashed, so every hash uses the same subject.
         tier_question = question.about_fixed_subject(settings, tier)
         hashed_parts.append(tier_question.reading_thresholds)
         for questionnaire in tier_question.build_questionnaires(example_model):

@@ -154,7 +154,7 @@ def average_points(
     for answer, probability in probabilities.items():
         points = points_of_words[answer] if answer in points_of_words else int(answer)
         weighted_points.append(points * probability)
-    return sum(weighted_points)
+    return sum(weighted_points)  # already the mean, because the probabilities add up to 1
 
 
 class Asker(Protocol):

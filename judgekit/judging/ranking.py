@@ -63,13 +63,14 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
     letters: Sequence[str]
 
     def score_question(self, letter: str) -> ScoreQuestion:
-        """Build the question about one subject, under a neutral name."""
+        """Build the question that scores one subject by itself."""
+        # Models see the same name for all subjects, because a path could reveal the author.
         file = replace(self.subject.file(letter), alias=ANONYMOUS_NAME)
         document = Document((file,), letter, TaskDescription(self.subject.prompt))
         # The tiebreaker doesn't see other tiers' opinions here, so it gets the instructions of the deep tier.
-        instructions: TierName = "deep" if self.tier == "tiebreaker" else self.tier
+        instructions_tier: TierName = "deep" if self.tier == "tiebreaker" else self.tier
         return ScoreQuestion(
-            self.settings, document, self.tier, instructions, is_for_comparison=True
+            self.settings, document, self.tier, instructions_tier, is_for_comparison=True
         )
 
     @property
@@ -131,6 +132,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
     def combine(self, voices: Sequence[tuple[Endpoint, dict[str, Opinion] | None]]) -> RankedTier:
         """Rank the subjects by the models' scores in this tier and in earlier ones."""
         answered = [(endpoint, opinions) for endpoint, opinions in voices if opinions]
+        # A calibration only covers the ways of reading scores it was made with. Without one, all are fine.
         calibration = self.settings.finality
         is_known = calibration is None or calibration.knows(self.tier, _collect_sources(answered))
         return rank(
@@ -149,6 +151,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         """Collect each model's mean scores of each subject, by letter."""
         means_by_voter: dict[Voter, dict[str, list[float]]] = {}
         for endpoint, opinion_by_letter in answered:
+            # A model that's listed twice in the tier gives two means of a subject.
             voter = Voter(endpoint.model, endpoint.family)
             means_by_letter = means_by_voter.setdefault(voter, {})
             for letter, opinion in opinion_by_letter.items():
@@ -164,7 +167,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         for position, letter in enumerate(self.letters):
             score_question = self.score_question(letter)
             for turn in turns:
-                call = turn.call_answers[position]
+                call = turn.call_answers[position]  # the answers are in the order of the letters
                 opinion = call.record_value(score_question.record)
                 rounds.append(
                     CompareRound(
@@ -194,13 +197,14 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
     """Ranks subjects by their scores."""
 
     def note_refusal_and_cuts(self, state: JudgingState[ComparisonInput]) -> None:
-        """Refuse a comparison if the rubric needs an input that comparisons don't have."""
-        # Dataclasses with slots are made anew, and `super()` would look for the old class.
+        """Do the same as in other comparisons. Also refuse if the rubric needs an input that they lack."""
+        # `super()` fails here, because `@dataclass(slots=True)` replaces the class by a new one.
         ComparisonJudge.note_refusal_and_cuts(self, state)
         if state.refusal_reason or not self.models_by_tier:
             return
 
         # The rubric is for single documents, so check one of the texts as a document.
+        # Any tier's question will do.
         first_tier = next(iter(self.models_by_tier))
         question_about_a = self.build_question(first_tier, state).score_question("A")
         document = question_about_a.subject
@@ -227,14 +231,16 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         step = self.choose_step(state)
         if isinstance(step, Ask):
             return step.letters
+        # The judging has ended, so no tier is asked, and any choice will do.
         return state.subject.distinct_letters
 
     def read_evidence(self, state: JudgingState[ComparisonInput]) -> Evidence:
         """Convert the tiers' rankings to evidence."""
         subject = state.subject
-        # A model family may favour the subjects it wrote, unless it wrote all of them.
+        # A model family may favour the subjects it wrote. If it wrote all of them, it has none to favour.
         favouring_families = {}
         for letter in subject.letters:
+            # These families wrote some of the texts, but not all.
             families = set(subject.families(letter)) & set(subject.families_of_some_texts)
             favouring_families[letter] = families
         tiers: list[RankedTier] = list(state.opinions.values())
@@ -278,12 +284,13 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         verdict = TIE
         if is_accepted and best is not None:
             verdict = best
+        # A best subject with copies only ties with them, but its reasoning still explains the result.
         reasoning = ""
         if is_accepted or end.because == COPIED_ROW:
             reasoning = _find_last_reasoning(state, best)
 
-        # Some subjects weren't scored by the last tier, and have scores from earlier tiers. One of these can
-        # be equal to the winner's, so the lead can be 0.
+        # The lead can be 0: a subject that the last tier didn't score keeps its score from an earlier tier,
+        # and that can equal the winner's.
         means = {letter: mean for letter, (mean, _) in scores.items()}
         return ComparisonResult(
             verdict=verdict,
@@ -294,11 +301,11 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
 
 
 def _find_best_authors(state: JudgingState[ComparisonInput]) -> dict[Outcome, Sequence[str]]:
-    """Find the author families of the best subject. Returns {} if there's no best one yet."""
+    """Find the families that wrote the best subject, by the outcome that favours them; {} without a best."""
     best = _find_best(state)
     if best is None:
         return {}
-    # If a ranking ends with "accept", it's the best subject that's accepted.
+    # To accept a ranking means to accept its best subject.
     return {"accept": state.subject.families(best)}
 
 
@@ -308,7 +315,7 @@ def _find_last_reasoning(state: JudgingState[ComparisonInput], letter: str | Non
         # Each round of a ranking is about one subject.
         is_about_subject = past_round.order == [letter]
         if is_about_subject and past_round.opinion and past_round.opinion.reasoning:
-            reasoning: str = past_round.opinion.reasoning
+            reasoning: str = past_round.opinion.reasoning  # the opinion has no type of its own
             return reasoning
     return ""
 

@@ -56,7 +56,7 @@ def has_kind(reservations: Iterable[Reservation], kind: ReservationKind) -> bool
 
 
 def add_reservation(verdict: Verdict, reservation: Reservation, *, first: bool = False) -> Verdict:
-    """Add a reservation to a verdict. It comes last by default, or `first`."""
+    """Return the verdict with another reservation, after its own ones or, if `first`, before them."""
     reservation_texts = [verdict.degraded, reservation.text]
     if first:
         reservation_texts.reverse()

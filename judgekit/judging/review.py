@@ -95,9 +95,10 @@ def choose_depth_models(
 def _limit_models(
     judge: DocumentJudge, depth: Depth, models_by_tier: dict[TierName, tuple[Endpoint, ...]]
 ) -> DocumentJudge:
-    """Return a judge with only these models, and without a calibration, which only holds for "tiers"."""
-    misfit = f"it holds for the tiers, not for {depth.depth}"
-    settings = judge.settings.without_calibration(misfit)
+    """Return a judge with only these models and without its calibration."""
+    # A calibration holds for the depth "tiers" only.
+    reason = f"it holds for the tiers, not for {depth.depth}"
+    settings = judge.settings.without_calibration(reason)
     limited_settings = replace(settings, models_by_tier=models_by_tier)
     return replace(judge, settings=limited_settings)
 
@@ -135,6 +136,7 @@ class _RaisedFinding:
         confirming_families = [family for family, check in self.checks.items() if check.holds]
         refuting_families = [family for family, check in self.checks.items() if not check.holds]
         quotes = {family: check.quote for family, check in self.checks.items()}
+        # Two families for a finding are enough, even if others refute it.
         is_supported = bool(confirming_families) or self._was_raised_twice()
         return ReviewedFinding(
             **self.finding.model_dump(),
@@ -155,9 +157,9 @@ class _RaisedFinding:
 
 async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
     """Judge a document, let models of other families check each finding, and score the document again."""
-    first_verdict = await judge.run(state)
-    text = _normalise("\n".join(file.text for file in state.subject.files))
-    raised = _collect_findings(state, text)
+    first_verdict = await judge.run(state)  # also adds the models' opinions to `state.voices`
+    normalised_text = _normalise("\n".join(file.text for file in state.subject.files))
+    raised = _collect_findings(state, normalised_text)
     families = {endpoint.family for _tier, endpoint, _opinion in state.voices}
     has_one_family = len(families) == 1
     if has_one_family or not raised:  # nobody could check, or there's nothing to check
@@ -165,7 +167,7 @@ async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]
 
     # Shuffle the findings, so that their order doesn't reveal which model raised them.
     random.Random(state.subject.sha256).shuffle(raised)  # noqa: S311 - an order, not a secret
-    await _check_findings(raised, text, judge, state)
+    await _check_findings(raised, normalised_text, judge, state)
     review = [finding.record() for finding in raised]
     verdict = await _judge_after_review(judge, state, review)
     findings = _list_findings_to_report(review)
@@ -215,9 +217,9 @@ async def _check_findings(
     judge: DocumentJudge,
     state: JudgingState[Document],
 ) -> None:
-    """Let each model check the findings of other families, and add its checks to those in `raised`.
+    """Let each model check the findings of other families, and add its checks to `raised`.
 
-    Also replaces the rounds in `state`, so that they include the time and cost of the checks.
+    Also adds the time and cost of the checks to the rounds in `state`.
     """
     turns = state.turns["deep"]
     calls = [partial(_ask_for_checks, judge, state, turn, raised) for turn in turns]
@@ -228,8 +230,9 @@ async def _check_findings(
             _add_checks(raised, turn.endpoint.family, review.value.checks, text)
         turns_with_reviews.append(_add_review(turn, review))
 
+    # Build the rounds again from the longer turns. There's only the deep tier, so they start at 1.
     question = judge.build_question("deep", state)
-    rounds = question.build_rounds(1, turns_with_reviews)  # numbered from 1
+    rounds = question.build_rounds(1, turns_with_reviews)
     state.rounds = list(rounds)
 
 
@@ -250,6 +253,7 @@ def _add_checks(
         return
 
     for number, finding in findings.items():
+        # The family was asked about all of these, so even a finding that it didn't mention is checked.
         finding.is_checked = True
         family_check = _choose_check(checks_by_number.get(number, []))
         if family_check:
@@ -304,6 +308,7 @@ async def _ask_for_checks(
     """
     endpoint = turn.endpoint
     findings = _write_findings_for(endpoint.family, raised)
+    # Only ask models that can give reasons and that answered before.
     has_answered = bool(turn.answer.value)
     can_check = get_model_kind(endpoint).gives_reasons and has_answered
     if not (findings and can_check):
@@ -387,7 +392,7 @@ async def _score_again(
         judge.settings,
         state.subject,
         tier="tiebreaker",  # its limits leave room for the findings
-        instructions_tier="deep",
+        instructions_tier="deep",  # there's no tie to break, so instruct as for a first reading
         findings=_write_reviewed_findings(review),
     )
     models = tuple(endpoint for _tier, endpoint, _opinion in state.voices)
