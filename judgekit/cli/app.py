@@ -128,7 +128,7 @@ def run(arguments: list[str] | None = None) -> int:
     command = next((word for word in words if not word.startswith("-")), "")
     output.current = output.Streams(command_words=words)
     with interrupt_on_sigterm():
-        if command != "hook":  # a hook runs with each prompt
+        if command != "hook":  # it runs with each prompt, and would warn every time
             _warn_of_unknown_variables()
         try:
             code = _run_command(command, words)
@@ -162,6 +162,7 @@ def _run_command(command: str, words: list[str]) -> int:
 def _warn_of_interruption(command: str) -> None:
     """Print that a command was interrupted, and what's kept, unless its own summary says so."""
     kept_note = KEPT_MESSAGE_BY_COMMAND.get(command, "")
+    # In the table, None marks a command that prints its own summary.
     has_own_summary = kept_note is None
     if not has_own_summary:
         warn(f"interrupted{kept_note}")
@@ -255,7 +256,7 @@ def _end_by_sigterm() -> None:
 
 
 def _warn_of_unknown_variables() -> None:
-    """Warn about variables with our prefix but without any effect, except those for our tests."""
+    """Warn about variables that start with JUDGEKIT_ but have no effect. Those for our tests are ignored."""
     known_names = _list_known_variables()
     unknown_names = []
     for name in sorted(os.environ):
@@ -267,9 +268,9 @@ def _warn_of_unknown_variables() -> None:
 
     import difflib
 
-    profiles = _read_profiles()
+    text_of_profiles = _read_profiles()
     for name in unknown_names:
-        if name in profiles:  # it has an effect: a profile reads it
+        if name in text_of_profiles:  # it has an effect: a profile reads it
             continue
         close_matches = difflib.get_close_matches(name, known_names, n=1, cutoff=0.8)
         remedy = f"; did you mean {close_matches[0]}?" if close_matches else ""

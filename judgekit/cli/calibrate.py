@@ -111,7 +111,7 @@ def _learn(
     base: Path | None,
     as_json: bool,
 ) -> int:
-    """Learn from labels and print the result. Write it to a file if it promises anything."""
+    """Learn from labels and print the result. Write it to a file if it promises anything, or with `out`."""
     from judgekit.evaluation import runner
     from judgekit.evaluation.calibrate import learn
     from judgekit.judging import calibration_files
@@ -123,7 +123,7 @@ def _learn(
     project = get_project_path()
     loaded = loader.find_rubric(rubric, project)
     cases, left_out = read_cases(labels, loaded.rubric, mode, map_, id_)
-    unanswered = None
+    unanswered = None  # stays None if no model is asked
     has_recorded_answers = any(case.judges for case in cases)
     if has_recorded_answers:
         opinions = _use_recorded_answers(cases)
@@ -217,6 +217,7 @@ def _accept(path: Path) -> int:
     labels = f"labels {calibration.labels_sha256[:12]}"
     say(f"Made {calibration.made:%Y-%m-%d} from {labels}, which are not in the file")
     question = "Accept this calibration in every project that has this file?"
+    # Without a terminal nobody can be asked, so the command itself is the agreement.
     if sys.stdin.isatty() and not typer.confirm(question):
         warn("not accepted; the rubric's own rules apply")
         return Exit.REJECTED
@@ -274,7 +275,10 @@ def _say_rules(calibration: Calibration) -> None:
 
 
 def _say_left_out(calibration: Calibration) -> None:
-    """Print how many answers were omitted because their model or their source of scores was unusual."""
+    """Print how many of a tier's answers were left out, and how the others were given.
+
+    An answer is left out if its model, or the source of its scores, isn't the usual one.
+    """
     from judgekit.judging.score_source import SOURCE_WORDS
 
     for tier, count in calibration.read_otherwise.items():
@@ -282,8 +286,8 @@ def _say_left_out(calibration: Calibration) -> None:
         source_words = " and ".join(sorted(SOURCE_WORDS[source] for source in sources))
         models = set(calibration.answered.get(tier, {}).values())
         names = " and ".join(sorted(models))
-        usually = f"in other cases {names} answered, and its scores were {source_words}"
-        say(f"Left out: {count} of {tier}; {usually}")
+        usual_way = f"in other cases {names} answered, and its scores were {source_words}"
+        say(f"Left out: {count} of {tier}; {usual_way}")
 
 
 def _say_effect(calibration: Calibration) -> None:
@@ -292,6 +296,7 @@ def _say_effect(calibration: Calibration) -> None:
     title = f"On these {format_count(cases, 'label', 'labels')}"
     say(f"\n{title:<46}{'calibrated':>12}{'without':>12}")
     outcomes = (calibration.with_gates, calibration.without)
+    # Cases can also be decided without a gate, by the rubric's own rules.
     _say_row("final by calibration", [f"{outcome.by_gate / cases:.1%}" for outcome in outcomes])
     _say_row("decided", [f"{outcome.decided / cases:.1%}" for outcome in outcomes])
     _say_row("wrong among the decided", [_describe_wrong(outcome) for outcome in outcomes])
@@ -346,7 +351,7 @@ def _say_saved_amounts(saved: Saved) -> None:
 
 
 def _say_likelihoods(calibration: Calibration) -> None:
-    """Print the start, the middle and the end of each tier's curve of accepted shares by leaning."""
+    """Print the share of labels that accept, at each tier's lowest, middle and highest leaning."""
     for tier, curve in calibration.likelihoods.items():
         middle = len(curve.points) // 2
         points = [curve.points[0], curve.points[middle], curve.points[-1]]
@@ -359,8 +364,10 @@ def _say_likelihoods(calibration: Calibration) -> None:
 def _format_rule(rule: CalibratedRule, calibration: Calibration) -> str:
     """Format a rule as a line: its opinions, their errors and gains, and the bound of the error rate."""
     opinions_text = _describe_opinions(rule, is_of_comparisons=bool(calibration.subjects))
+    # A gain is a label that only the reference tier got wrong.
     gains = f" and {rule.gains} gained" if rule.gains else ""
     bound = rule.bound
+    # A bound of the excess over the reference tier can also be 0 or negative.
     if bound > 0:
         bound = max(bound, 0.001)  # don't round it to 0.0%
     return f"  {opinions_text:<{NAME_WIDTH}} {rule.errors} wrong{gains} of {rule.labels}, at most {bound:.1%}"
@@ -370,13 +377,14 @@ def _describe_opinions(rule: CalibratedRule, *, is_of_comparisons: bool) -> str:
     """Describe a rule's opinions, such as "quick accept, margin 0.5 or more"."""
     margin = f"{rule.least_margin:g} or more"
     if is_of_comparisons:
+        # For these, "accept" means that one text leads, and "improve" that there's a tie.
         after = ""
         if rule.after == "accept":
             after = " after a lead"
         elif rule.after == "improve":
             after = " after a tie"
         return f"best of {rule.tier}{after}, ahead by {margin}"
-    if rule.stands:
+    if rule.stands:  # the tier whose win stays final although `rule.tier` sees a tie
         return f"a win of {rule.stands} against a tie of {rule.tier}, lead {margin}"
 
     text = f"{rule.tier} {rule.outcome}"

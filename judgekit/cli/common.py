@@ -166,6 +166,7 @@ def _apply_common_option(_context: object, option: Any, is_given: bool) -> None:
         output.current.is_quiet = True
     if option.name == "verbose":
         output.current.is_verbose = True
+        # This also switches the engine off, because its calls can't be logged here.
         os.environ["JUDGEKIT_VERBOSE"] = "1"
         _log_to_stderr()
 

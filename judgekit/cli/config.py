@@ -39,7 +39,7 @@ def show(as_json: AsJson = False, _out: OutOption = None) -> None:
 
 
 def _format_setting(row: dict[str, Any]) -> str:
-    """Format a setting as a line with its key, its value, its source, and if it's known, the place there."""
+    """Format a setting as a line: its key, its value, and its source, with the file or variable if known."""
     value = row["value"]
     if not isinstance(value, str):
         value = json.dumps(value)
@@ -88,6 +88,7 @@ def _remove_login(address: str) -> str:
 
     from judgekit.ledger.records import Address
 
+    # This type of the ledger removes the login when it validates an address.
     return TypeAdapter[str](Address).validate_python(address)
 
 
@@ -126,7 +127,7 @@ def clear(
         confirm(f"Remove {format_count(count, 'reply', 'replies')}?", "remove the replies")
 
     reply_file.clear()
-    remembered.clear()  # the ways of asking that models have turned out to need
+    remembered.clear()  # so that models that needed an unusual request get the usual one again
 
     state = reply_file.describe_state()
     if state.replies:

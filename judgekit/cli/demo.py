@@ -108,9 +108,9 @@ def _run_hook(prompt: str, project: Path, environ: Mapping[str, str]) -> int:
 
 
 def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
-    """Choose the demo's model, download it if necessary, and set it in `environ`.
+    """Choose the demo's model. Returns a line for the user about how far to trust it.
 
-    Returns a line for the user about how far to trust the model.
+    A local model is downloaded if it's missing, and set in `environ`.
     """
     from importlib.util import find_spec
 
@@ -119,6 +119,7 @@ def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
 
     panel, reason = resolve_panel(settings.load(None), None, environ)
     first_models = {tier: jury[0] for tier, jury in panel.items()}
+    # The demo shows a model's explanations, so a model that gives none isn't used.
     if not wanted and _can_explain(first_models):
         say(f"The judge is the model that is set up here: {reason}.")
         names = [f"{tier}: {endpoint.model}" for tier, endpoint in first_models.items()]
@@ -158,6 +159,7 @@ def _use_local_model(name: str, environ: dict[str, str]) -> str:
     catalogue_entry = models.CATALOGUE.get(name)
     advice = _MEASURING_ADVICE
     if catalogue_entry is not None:
+        # `judges` ends the sentence, such as "tells clear cases apart".
         advice = f"A model of this size {catalogue_entry.judges}."
     return f"The judge was {name}, running on this machine. {advice}"
 

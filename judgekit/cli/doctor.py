@@ -102,7 +102,7 @@ def _check_storage() -> Iterator[Check]:
 
 
 def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
-    """Check the settings and everything they refer to, unless they can't be read."""
+    """Check that the settings can be read, and then everything they refer to."""
     from judgekit.config import settings
 
     try:
@@ -111,9 +111,8 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
         yield "wrong", "configuration", str(error)
         return
 
-    # The settings can be read, so check what they refer to.
-    files_there = [str(path) for path in settings.list_config_paths(project) if path.is_file()]
-    yield "ok", "configuration", ", ".join(files_there) or "none; the defaults apply"
+    existing_files = [str(path) for path in settings.list_config_paths(project) if path.is_file()]
+    yield "ok", "configuration", ", ".join(existing_files) or "none; the defaults apply"
 
     rubrics: dict[Section, str] = {
         "judge": config.judge.rubric,
@@ -140,7 +139,7 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
         yield from _report_errors(f"store {root}", _check_store(root, project))
     yield from _report_errors("retrieval.pin", _check_pins(config, project))
 
-    # Finally, report what is switched off.
+    # Finally, report what's switched off or has no effect.
     reason_off = settings.describe_disabling_setting(project)
     if reason_off:
         yield "note", "prompt hook", f"switched off here: {reason_off}"
@@ -175,7 +174,10 @@ def _check_rubrics(project: Path) -> Iterator[Check]:
 
 
 def _check_named_rubric(section: Section, rubric: str, project: Path) -> Iterator[Check]:
-    """Check a rubric that the configuration names, which otherwise isn't read until it's used."""
+    """Load a rubric named in the settings, and note if it replaces a bundled one.
+
+    Raises an error if it's invalid. Without this check, that would only be found when judging.
+    """
     from judgekit.rubric import loader
 
     loaded = loader.load_configured_rubric(section, rubric, project)
@@ -222,23 +224,23 @@ def _find_unknown_providers(
 
 
 def _check_models(config: Config, project: Path) -> Iterator[Check]:
-    """List the models that judge, in general and for authors of a known family."""
+    """List the models that judge, and those that judge texts written by each model family."""
     from judgekit.cli.provider import list_models
     from judgekit.judging.panel import list_tiers_by_author, resolve_panel
 
     panel, reason = resolve_panel(config, project)
     if not panel:  # describe what doesn't work without a model
-        lost = "search uses BM25 alone, and documents are not judged"
+        limits = "search uses BM25 alone, and documents are not judged"
         if config.server.url is not None:
-            lost = "search uses BM25 alone, and texts are not compared; documents go to the shared judge"
-        yield "note", "models", f"{reason}. Until then {lost}"
+            limits = "search uses BM25 alone, and texts are not compared; documents go to the shared judge"
+        yield "note", "models", f"{reason}. Until then {limits}"
 
     for tier, jury in panel.items():
         models = [f"{endpoint.model} ({endpoint.profile.title})" for endpoint in jury]
         yield "ok", f"models, {tier}", ", ".join(models)
 
     for family, tiers in list_tiers_by_author(config, project):
-        if not family:  # unknown authors: that's the panel above
+        if not family:  # for unknown authors, the models above judge
             continue
         yield "ok", f"texts by {family}", list_models(tiers)
 
@@ -248,14 +250,14 @@ def _check_models(config: Config, project: Path) -> Iterator[Check]:
 
 
 def _check_shared_judge(config: Config) -> Iterator[Check]:
-    """Request the shared judge's list of rubrics, which needs the token but sends no content."""
+    """Check that the shared judge accepts the token. Asks for its rubrics, and sends no content."""
     from judgekit.judging import shared
 
     server = shared.find_shared_judge(config)
     if server is not None:
         count = format_count(server.check(), "rubric", "rubrics")
-        accepts = f"it takes the token, and has {count}"
-        yield "ok", "shared judge", f"documents go to {server.url}; {accepts}"
+        answer = f"it takes the token, and has {count}"
+        yield "ok", "shared judge", f"documents go to {server.url}; {answer}"
 
 
 def _ask_models(config: Config, project: Path) -> Iterator[Check]:
@@ -317,7 +319,7 @@ def _check_pins(config: Config, project: Path) -> Iterator[Check]:
         profiles=profiles,
         pins=retrieval.pin,
     )
-    unmatched_pin_notes = list(ranked.pin_by_note)
+    unmatched_pin_notes = list(ranked.pin_by_note)  # the keys: a note for each pin without a memory
     notes_with_suggestions = pins.suggest(
         unmatched_pin_notes, ranked.pin_by_note, ranked.searched_roots, profiles
     )

@@ -70,6 +70,7 @@ def _render_models(estimate: Estimate) -> list[str]:
 
 def _say_totals(estimate: Estimate) -> None:
     """Print the calls, the cost and the time of all models together, as ranges."""
+    # The first tier sees every text. The later ones may see none or all.
     calls = _format_range(_sum_calls(estimate.first_tier_models), _sum_calls(estimate.models))
     least_usd = _sum_usd(estimate.first_tier_models)
     most_usd = _sum_usd(estimate.models)
@@ -127,7 +128,7 @@ def _describe_assumptions(estimate: Estimate) -> str:
 
 
 def _build_record(estimate: Estimate) -> dict[str, Any]:
-    """Build an estimate's JSON record. In each pair, the first figure is the first tier's."""
+    """Build an estimate's JSON record. Totals are pairs: for the first tier alone, and for all tiers."""
     models = [model._asdict() for model in estimate.models]
     return {
         "schema": "judgekit/estimate@1",

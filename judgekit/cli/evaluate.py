@@ -153,15 +153,15 @@ def _check_combination(
     repeat: int,
     keep: bool,
 ) -> None:
-    """Raise `UsageError` for conflicting options, or for options that call models if that's not possible."""
-    asking_options = {
+    """Raise `UsageError` if options conflict, or if one needs models and none can be asked."""
+    options_that_ask_models = {
         "--again": again,
         "--model": model,
         "--models": models,
         "--repeat": repeat > 1,
     }
     if not can_ask:
-        _refuse_options(asking_options)
+        _refuse_options(options_that_ask_models)
 
     has_models = models is not None
     has_no_names = has_models and not names  # e.g. `--models ,`
@@ -235,6 +235,7 @@ def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
     from judgekit.judging import noise
 
     spread = _find_spread_after_all_tiers(report)
+    # `judge` is None if no model was asked, and `spread` if the cases compare texts.
     if judge is None or spread is None or _count_repeats(spread) < noise.MIN_ANSWERS:
         requirement = f"scores of documents, and {noise.MIN_ANSWERS} repeats or more in all"
         warn(f"noise not kept: it takes {requirement}")
@@ -250,6 +251,7 @@ def _find_spread_after_all_tiers(report: JudgingReport) -> Spread | None:
     from judgekit.evaluation.cases import ALL_TIERS
 
     for judge_report in report.judges:
+        # The tiers' joint result is reported as another judge.
         if judge_report.judge == ALL_TIERS:
             return judge_report.spread
     return None
@@ -267,7 +269,7 @@ def read_cases(
     map_: Sequence[str] | None = None,
     id_: str | None = None,
 ) -> tuple[list[Case], LeftOut]:
-    """Read labelled cases, or rows as cases. Also return counts of the omitted ones.
+    """Read a file of labelled cases or rows. Returns the usable cases, and counts of those left out.
 
     The file is read as rows if it's a table, or if its lines have keys that cases don't have.
     """
@@ -277,15 +279,15 @@ def read_cases(
 
     columns = labels.NamedColumns(id_, fields.parse_map(map_ or ()))
     rows = _open_if_rows(file, has_row_options=bool(map_ or id_))
-    labelled: Sequence[Case]
+    all_cases: Sequence[Case]
     if rows is not None:
-        labelled, left_out = labels.read_labelled_cases(rows, columns)
+        all_cases, left_out = labels.read_labelled_cases(rows, columns)
     else:
-        labelled = cases.read_cases(file)
+        all_cases = cases.read_cases(file)
         left_out = LeftOut()
     # This adds cases whose labels the rubric doesn't understand to `left_out`.
-    understood = case_labels.translate_labels(labelled, rubric, mode, left_out)
-    return understood, left_out
+    usable_cases = case_labels.translate_labels(all_cases, rubric, mode, left_out)
+    return usable_cases, left_out
 
 
 def _open_if_rows(file: Path, *, has_row_options: bool) -> Rows | None:
@@ -372,6 +374,7 @@ def _say_precision_and_recall(figures: Class) -> None:
     precision = f"{figures.precision.value:.3f}" if figures.precision else "-"
     recall = f"{figures.recall.value:.3f}" if figures.recall else "-"
     count = f"{figures.labelled} labelled so"
+    # Without such labels there's nothing to recall, so print how often the judge gave this verdict.
     if not figures.labelled:
         count = f"said {format_count(figures.said, 'time', 'times')}, no label says so"
     verdict = shorten_to_line(figures.word, _MAX_WORD_CHARS)
@@ -402,7 +405,7 @@ def _say_lift(lift: Lift) -> None:
 
 
 def _say_cost(cost: MeanCost, items: int) -> None:
-    """Print an item's mean number of calls, and its mean cost, if it's known for any of the items."""
+    """Print the mean calls and cost per item. The cost is left out if it's known for no item."""
     usd = ""
     if cost.usd is not None:
         usd = f", ${cost.usd:.6f}"
@@ -430,6 +433,7 @@ def measure_retrieval(
 
     collection = cases.read_collection(folder, scoped=scope_prefix)
     if run is not None:  # find out now if the run can't be written, not after the whole search
+        # The ids are checked too, because a run can't contain ids with spaces.
         items = (*collection.queries, *collection.documents)
         retrieval.check_run(run, (item.id for item in items))
 
@@ -442,8 +446,8 @@ def measure_retrieval(
 
     report = retrieval.report(collection, compiled_profile, answers, scoped=scope_prefix)
     if report.strays:
-        strays = f"{report.strays} judgements name unknown queries or documents"
-        warn(f"{folder / cases.QRELS_FILE}: {strays}; such a document counts as not found")
+        problem = f"{report.strays} judgements name unknown queries or documents"
+        warn(f"{folder / cases.QRELS_FILE}: {problem}; such a document counts as not found")
     if as_json:
         emit(report.model_dump_json())
     else:
@@ -470,7 +474,7 @@ def _say_retrieval(report: RetrievalReport) -> None:
     say_figure("a nudge, share of prompts", injection.nudged)
     say_figure("relevant, share of what is injected", injection.precision)
     say_figure("something relevant, share of answerable", injection.coverage)
-    if report.elsewhere is not None:
+    if report.elsewhere is not None:  # nothing is relevant there, so every addition is wrong
         say("\nAsked against the documents of the next scope")
         say_figure("an injection, share of prompts", report.elsewhere.injected)
         say_figure("a nudge, share of prompts", report.elsewhere.nudged)

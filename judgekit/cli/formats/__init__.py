@@ -178,14 +178,16 @@ def write_also(files: Sequence[AlsoFile], render: Callable[[Renderer], str]) -> 
 
 
 def _make_harmless(text: str, format_: Format) -> str:
-    """Escape a text for a file, and if it's for people, remove the colours, too."""
+    """Escape what could do harm when someone prints or opens the file. Colours are removed."""
     if format_.is_for_people:
+        # This leaves our colours in.
         printable_text = output.make_printable(text, "utf-8")
         return output.strip_colours(printable_text)
     return format_.escape(text)
 
 
 def _print(name: str, text: str) -> None:
+    """Print a text in the format called `name`."""
     if not text:  # don't even print a blank line
         return
     if FORMATS[name].is_for_people:

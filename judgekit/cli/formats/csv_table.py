@@ -31,6 +31,7 @@ def render_gate(report: Report) -> str:
     judged_paths = set()
     for row in report.rows:
         judged_paths.add(row["path"])
+        # The gate's word, such as GO, replaces the record's verdict.
         rows.append({**_convert_to_row(row["verdict"]), "verdict": row["word"]})
 
     for omission in report.not_examined:
@@ -89,11 +90,11 @@ def _write_rows(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _choose_columns(kinds_by_name: Mapping[str, Collection[str]]) -> list[str]:
-    """List the columns to write, without those of our own that have no values."""
+    """List the columns to write: all of the input's, and those that we add if they have values."""
     names = []
     for name, kinds in kinds_by_name.items():
-        is_our_own = name in _COLUMNS
+        is_added = name in _COLUMNS
         has_values = bool(kinds)
-        if has_values or not is_our_own:
+        if has_values or not is_added:
             names.append(name)
     return names

@@ -58,8 +58,8 @@ def render_gate(report: Report) -> str:
     """Write annotations for the gate's files, including unexamined ones."""
     verdicts, run = clean_gate(report)
     levels = _LEVEL_BY_VERDICT
-    if not run["blocked"]:  # only give warnings
-        levels = {}
+    if not run["blocked"]:
+        levels = {}  # a verdict without a level gets a warning
     annotations = _annotate_verdicts(verdicts, Checkout.of_current_folder(), levels)
     annotations += _annotate_unexamined(verdicts, run)
 
@@ -82,7 +82,7 @@ def _annotate_unexamined(verdicts: Sequence[Record], run: Record) -> list[str]:
 
 
 def render_rows(results: RowResults) -> str:
-    """Write an error for each missed limit, and an annotation for each of the worst rows."""
+    """Write annotations: errors for missed limits, the worst rows, rows without a verdict, and a summary."""
     annotations = []
     for missed_limit in without_secrets(list(results.missed_limits)):
         annotations.append(_annotate("error", missed_limit, title="limit"))
@@ -90,6 +90,7 @@ def render_rows(results: RowResults) -> str:
     file_property: dict[str, object] = {}
     if Path(results.rows.name).is_file():  # not standard input or an address
         file_property["file"] = Checkout.of_folder(Path.cwd()).name(results.rows.name)
+    # The user can choose how many rows to show.
     max_rows = results.worst_row_count or _MAX_ROWS
     for row in results.summary.worst[:max_rows]:
         annotations.append(_annotate_row(row, file_property))
@@ -99,8 +100,8 @@ def render_rows(results: RowResults) -> str:
         )
         annotations.append(_annotate("warning", message, **file_property, title="undetermined"))
 
-    summary = f"{results.rows.name}: {results.about}"
-    annotations.append(_annotate("notice", summary, title="judgekit"))
+    overview = f"{results.rows.name}: {results.about}"
+    annotations.append(_annotate("notice", overview, title="judgekit"))
     return "\n".join(annotations)
 
 
@@ -156,31 +157,33 @@ def _annotate_verdict(verdict: Record, checkout: Checkout, levels: Mapping[str, 
 
 
 def _build_position(place: Place, checkout: Checkout) -> dict[str, object]:
-    """Build the properties for an annotation's position."""
+    """Build an annotation's properties for its file, lines and columns."""
     properties: dict[str, object] = {"file": checkout.name(place.path)}
     region = place.region
     start_line = region["startLine"]
     has_several_lines = region.get("endLine", start_line) != start_line
-    for key, name in _PROPERTY_BY_REGION_KEY.items():
-        if key not in region:
+    for region_key, property_name in _PROPERTY_BY_REGION_KEY.items():
+        if region_key not in region:
             continue
-        is_column = key.endswith("Column")
-        if is_column and has_several_lines:  # GitHub accepts columns only within a single line
+        is_column = region_key.endswith("Column")
+        # GitHub accepts columns only within a single line.
+        if is_column and has_several_lines:
             continue
-        properties[name] = region[key]
+        properties[property_name] = region[region_key]
     return properties
 
 
 def _annotate(level: str, message: str, **properties: object) -> str:
-    """Build an annotation as a workflow command."""
-    # The texts are untrusted. First escape anything that a terminal or CI server obeys, and then the
-    # characters with a meaning in workflow commands.
+    """Build an annotation as a workflow command. The texts are untrusted.
+
+    Each one is first escaped for terminals and CI servers, then for workflow commands.
+    """
     assignments = []
     for name, value in properties.items():
-        one_line = escape_name(str(value))
-        assignments.append(f"{name}={_percent_encode(one_line, _PROPERTY_ESCAPES)}")
+        single_line = escape_name(str(value))  # newlines are escaped, too
+        assignments.append(f"{name}={_percent_encode(single_line, _PROPERTY_ESCAPES)}")
 
-    # The message can have multiple lines.
+    # Unlike a property, the message can have multiple lines.
     shortened_message = message[:_MAX_MESSAGE_CHARS]
     visible_message = remove_invisible(shortened_message).strip()
     harmless_message = escape_ci_commands(visible_message)

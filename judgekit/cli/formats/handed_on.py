@@ -103,11 +103,12 @@ class Checkout(NamedTuple):
         try:
             path = self.folder / str(subject["path"])
             with path.open("rb") as file:
-                data = file.read(_MAX_FILE_BYTES)
+                data = file.read(_MAX_FILE_BYTES)  # larger files aren't judged
         except (OSError, ValueError):
             return ""
         if hashlib.sha256(data).hexdigest() != subject["sha256"]:
             return ""
+        # The judged text had no byte order mark either.
         return data.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
@@ -119,13 +120,14 @@ class Place(NamedTuple):
 
 
 def find_places(verdict: Record, checkout: Checkout) -> tuple[Place, list[Place]]:
-    """Locate a verdict and its findings in the judged files. The verdict's place is its first file.
+    """Locate a verdict at the top of its first file, and each finding at its quote.
 
-    A finding's place is that of its quote. If the quote isn't found, it's the verdict's place.
+    A finding without a quote that's found is located like the verdict.
     """
     first_path = verdict["subjects"][0]["path"]
     verdict_place = Place(first_path, MappingProxyType({"startLine": 1}))
     text_by_path = {}
+    # Without quotes, the files needn't be read.
     if any(finding["quote"] for finding in verdict["findings"]):
         for subject in verdict["subjects"]:
             text_by_path[subject["path"]] = checkout.read_judged_text(subject)
@@ -170,13 +172,15 @@ def _find_offsets(passage: str, text: str) -> tuple[int, int] | None:
     if start >= 0:
         return start, start + len(passage)
 
+    # Search again with single spaces between words.
     flat_text = " ".join(text.split())
     flat_passage = " ".join(passage.split())
     flat_start = flat_text.find(flat_passage)
     if flat_start < 0:
         return None
 
-    flat_last = flat_start + len(flat_passage) - 1  # the last character
+    # Convert the offset of the last character, because the one after it may be whitespace.
+    flat_last = flat_start + len(flat_passage) - 1
     start = _find_original_offset(text, flat_text, flat_start)
     end = _find_original_offset(text, flat_text, flat_last) + 1
     return start, end

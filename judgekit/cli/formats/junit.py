@@ -45,6 +45,7 @@ def render_gate(report: Report) -> str:
     verdicts, run = clean_gate(report)
     suite = ET.Element("testsuite", name="judgekit")
     _add_properties(suite, run)
+    # A file that was never sent to a model is unexamined, but has an undetermined verdict.
     unexamined_names = {omission["name"] for omission in run["not_examined"]}
     for verdict in verdicts:
         _add_verdict(suite, verdict, unexamined_names, holds=run["holds"])
@@ -97,7 +98,7 @@ def _write_suite(suite: ET.Element) -> str:
 def _add_verdict(
     suite: ET.Element, verdict: Record, unexamined: Collection[str] = (), *, holds: bool = False
 ) -> None:
-    """Add a verdict's test. If the gate `holds` the push, an undecided verdict is an error."""
+    """Add a verdict's test. An undecided one is an error if the gate `holds` the push, else it's skipped."""
     name = verdict.get("row") or task_name(verdict["task_id"])
     case = _add_case(suite, name, name_rubric(verdict))
     case.set("time", f"{verdict['duration_ms'] / 1000:.3f}")
@@ -110,7 +111,7 @@ def _add_verdict(
         if name in unexamined:
             word = "not examined"
         _add_undecided(case, f"{word}: {summarise_verdict(verdict)}", text, holds=holds)
-    elif verdict["findings"] or verdict["degraded"]:
+    elif verdict["findings"] or verdict["degraded"]:  # accepted, but there's more to say
         ET.SubElement(case, "system-out").text = _make_xml_safe(text)
 
 
