@@ -391,8 +391,8 @@ def _find_location(located: _LocatedError) -> Location:
         return location
 
     # The object has a wrong type, as in `task: unknown`. Pydantic's location is that of the object, so append
-    # the key, which pydantic names in quotes. If it names two, as in "'schema_' | 'schema'", the last one is
-    # in the data.
+    # the key, which pydantic names in quotes. It names a field with an alias twice, as in
+    # "'schema_' | 'schema'". The alias, which comes last, is the key in the data.
     quoted_keys = _QUOTED_WORD_PATTERN.findall(error["ctx"]["discriminator"])
     return (*location, *quoted_keys[-1:])
 

@@ -325,7 +325,7 @@ def _find_messages(value: Mapping[str, Any]) -> object:
 
 
 def _list_logged_replies(value: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the reply in a logged request to OpenAI or Gemini, as a message. Empty if there's none."""
+    """Return the reply in a logged call of OpenAI or Gemini as a list of one message, or of none."""
     replies = []
     for choices_key, message_key in (("choices", "message"), ("candidates", "content")):
         choices = value.get(choices_key)

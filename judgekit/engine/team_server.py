@@ -277,8 +277,8 @@ def _open_listener(host: str, port: int) -> socket.socket:
         problem = f"cannot listen on {host}:{port} ({error.strerror or error})"
         raise ConfigError(f"{problem}; choose another --host or --port") from None
 
-    # The system keeps only this much of an unread response. The rest waits in the transport, where
-    # `_note_progress` sees it. Connections inherit the option from the listener.
+    # Limit how much of an unread response the system keeps. The rest then waits in asyncio's transport, where
+    # `_note_progress` sees that the client is slow. Connections inherit the option from the listener.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
     _increase_descriptor_limit()  # each connection needs a descriptor
     return listener

@@ -258,7 +258,8 @@ class _Walk:
                 if disagreements > allowed_disagreements:
                     break
                 counted.append(opinion.row_number)
-            # The strong judge may have judged a row outside the sample, too. Its verdict then counts instead.
+            # If the strong judge has judged a row outside the sample, its verdict counts instead of this
+            # opinion.
             elif self._lacks_strong_verdict(opinion):
                 final.append(opinion.row_number)
         return Settled(frozenset(final), frozenset(counted))

@@ -235,7 +235,11 @@ def _count_named_texts(letters: Iterable[str]) -> int:
 
 
 def _read_as_preferences(numbers: Mapping[str, float], _text_count: int) -> dict[str, str]:
-    """Read negative numbers as A, positive ones as B, and 0 as a tie. Returns {} if none is negative."""
+    """Read negative numbers as A, positive ones as B, and 0 as a tie. Returns {} if none is negative.
+
+    `numbers` maps each label's key to the number in it. The second argument is for other ways to read
+    numbers.
+    """
     if all(number >= 0 for number in numbers.values()):
         return {}
     letters = {}

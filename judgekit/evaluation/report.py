@@ -382,7 +382,8 @@ def _group_repeats(items: Iterable[Item]) -> list[list[Item]]:
     """
     groups: dict[str, list[Item]] = {}
     for item in items:
-        # Add a group for any variant, because resampling depends on the groups' order.
+        # Even a variant without repeats gets a group. Resampling draws groups by position, so a missing one
+        # would change the results.
         group = groups.setdefault(item.original_id, [])
         is_repeat = item.variant in ("original", "rerun")
         if is_repeat:

@@ -245,7 +245,7 @@ def _make_thresholds(values: Iterable[float], extra: float | None = None) -> lis
 def _measure_threshold(
     value: float, injections: Sequence[_Injections], answers: Answers
 ) -> _Threshold | None:
-    """Measure a threshold's precision and coverage from people's answers about the memories it injects.
+    """Measure a threshold's precision and coverage from people's answers about the injected memories.
 
     Returns None if an answer is missing, or if none of them is yes or no.
     """

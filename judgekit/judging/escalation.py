@@ -207,7 +207,7 @@ def _rate_consensus(now: Situation, end: End) -> Consensus:
 
 
 def _correct_for_juries(now: Situation, end: End) -> Consensus:
-    """Correct the consensus of `end`, which only compares tiers, by the agreement within their juries."""
+    """Correct the consensus by the agreement within juries. That of `end` only compares whole tiers."""
     if end.consensus == "unanimous" and _is_pair_with_divided_jury(now, end):
         return "majority"
     if end.consensus == "single" and _is_answer_of_only_jury(now, end):

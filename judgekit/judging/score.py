@@ -162,8 +162,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         evidence = self.read_evidence(state)
         reservations = []
 
-        # If only the author's family supports an acceptance, it was overruled. Explain that, and go on with the
-        # models' own result.
+        # If only the author's family supports an acceptance, it was overruled. Explain that, and go on with
+        # the models' own result.
         models_end = end
         if end.because == OWN_FAMILY_ROW and end.overruled_end is not None:
             models_end = end.overruled_end

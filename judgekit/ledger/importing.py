@@ -224,7 +224,7 @@ def _read_tier(older: Fields) -> TierName | None:
 
 
 def _read_override(older: Fields) -> Fields | None:
-    """Read a person's decision that overrides an older line's verdict. Returns None if there isn't one.
+    """Read a person's override from the line of an older judge. Returns None if there's none.
 
     Raises `ValueError` if the decision's time is invalid.
     """

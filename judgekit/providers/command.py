@@ -534,7 +534,7 @@ def _add_up(report: Any, keys: Iterable[str]) -> int:  # noqa: ANN401 - any JSON
 
 
 def _list_numbers(report: Any, key: str) -> list[float]:  # noqa: ANN401 - any JSON
-    """Return all numbers at a dotted key that can be a count or an amount of money."""
+    """Return all numbers at a dotted key, except those too large for a count or an amount of money."""
     numbers = []
     for value in find_values(report, key):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)

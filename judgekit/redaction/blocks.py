@@ -49,6 +49,7 @@ def find_block_secrets(lower_text: str, keyword_spans: list[Span]) -> Iterator[S
 def _find_near_keywords(lower_text: str, keyword_spans: list[Span]) -> Iterator[SecretMatch]:
     """Yield the secrets in table rows, wiki pairs, cookies and recovery codes near a keyword."""
     # Looking for a word is cheap. It saves the search for cookies in a text without "cookie", for example.
+    # Tables of wikis separate cells by "||" or "^".
     may_have_wiki_pairs = "||" in lower_text or "^" in lower_text
     may_have_cookies = "cookie" in lower_text or "-b" in lower_text  # `curl -b` sends a cookie
     may_have_codes = "code" in lower_text or "key" in lower_text  # "recovery keys" are codes, too

@@ -237,7 +237,8 @@ def _mark_before_words(
 ) -> None:
     """Add the positions where a dot starts a word, as in `.NET`, to `mark_by_position`.
 
-    Such a dot starts the text or ends one of the pairs in `before_dot`, such as `(.`. A letter follows it.
+    Such a dot starts the text, or follows certain characters: `before_dot` has these together with the dot,
+    such as `(.`. A letter follows the dot.
     """
     if text.startswith(".") and text[1:2].isalpha():
         mark_by_position[0] = _PLACEHOLDER_BY_SIGN["."]
@@ -319,7 +320,7 @@ def list_prefixes(run: str) -> list[str]:
 
 
 def measure_run_share(text: str) -> float:
-    """Return the fraction of characters in Hangul and in scripts without spaces."""
+    """Return the fraction of characters in Hangul and in scripts that run words together without spaces."""
     if not text or max(text) < FIRST_SPECIAL_SCRIPT_CHAR:  # a shortcut for most texts
         return 0.0
     count = sum(_SCRIPT_BY_CHAR[char] != SPACED_SCRIPT for char in text)

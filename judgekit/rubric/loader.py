@@ -100,7 +100,8 @@ def find_rubric(
         raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
 
     if kinds and not isinstance(loaded.rubric, kinds):
-        # Just name one task. `judgekit compare`, which accepts two kinds, lists the usual one last.
+        # If there are two kinds, as for `judgekit compare`, the last one is the usual one. Name only its
+        # task.
         wanted_task = _get_task(kinds[-1])
         problem = f"the rubric {loaded.rubric.ref} is for the task {loaded.rubric.task!r}"
         raise UsageError(f"{problem}; this needs one for {wanted_task!r}")
