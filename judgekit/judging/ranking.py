@@ -276,7 +276,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
             return ComparisonResult(reservation=_NOT_WHOLE, truncated=True)
         if end.because == OWN_FAMILY_ROW:
             return self.build_refused_result(state, end, truncated=False)
-        if end.tier is None:
+        if end.tier is None:  # no tier settled it
             return ComparisonResult()
 
         best = _find_best(state)
