@@ -192,7 +192,7 @@ def _find_last_line_without_footer(text: str, pieces: list[Span], search_end: in
 
 
 def _read_key_line(text: str, start: int, line_end: int) -> _KeyLine:
-    """Find a key's pieces from `start` to the first of these: the line's end, the next header, or the footer."""
+    """Find a key's pieces between `start` and whichever is first: the line's end, a header, or the footer."""
     next_header = PATTERNS["header"].search(text, start, line_end)
     end = next_header.start() if next_header else line_end
     footer = PATTERNS["end"].search(text, start, end)
