@@ -169,7 +169,7 @@ class _Group:
     @property
     def estimated_disagreements(self) -> float:
         """The estimated number of first opinions outside the sample that `deep` would disagree with."""
-        # There's no sample, because no opinion of this group can be final.
+        # Without a sample, no first opinion of this group can be final, so `deep` judges all its rows.
         if not self.sampling_rate:
             return 0.0
         # Rows are drawn into the sample at `sampling_rate`, so each represents (1 - rate) / rate rows
@@ -178,16 +178,17 @@ class _Group:
 
     @property
     def max_disagreements(self) -> int:
-        """An upper bound for `estimated_disagreements`.
+        """An upper bound for the number that `estimated_disagreements` guesses.
 
         The true number is higher with a probability of at most `level`.
         """
-        # There's no sample, because no opinion of this group can be final.
+        # Without a sample, no first opinion of this group can be final, so `deep` judges all its rows.
         if not self.sampling_rate:
             return 0
         bound = agreement.max_unsampled_disagreements(
             self.disagreements, self.sampling_rate, self.level
         )
+        # All other rows have `deep`'s verdict, so only final first opinions can disagree with it.
         return min(bound, self.final_count)
 
 
@@ -251,9 +252,11 @@ class AgreementTally:
         if row.is_decided_by_first:
             group.final_count += 1
 
-        is_in_sample = promise.counted
+        # Only the counted rows of the sample show how often `deep` disagrees: their verdict is `deep`'s.
+        is_counted = promise.counted
+        # The record only has the promise's values, so rebuild the promise, which knows when verdicts agree.
         given_promise = Promise(promise.share, promise.on)
-        if is_in_sample and not given_promise.holds_for(promise.first, row.verdict):
+        if is_counted and not given_promise.holds_for(promise.first, row.verdict):
             group.disagreements += 1
 
     @property

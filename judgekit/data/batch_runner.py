@@ -81,6 +81,7 @@ class BatchRunner(BatchRun):
             timeout=_MAX_BATCH_SECONDS,
             max_cost_usd=None,  # the gateway enforces the limit for all rows together
         )
+        # The gateway looks replies up, so the judge's own cache only stores them.
         cache = KeepOnly(ReplyFile()) if judge.cache else judge.cache
         return replace(waiting_judge, cache=cache)
 
@@ -126,7 +127,7 @@ async def _judge_rows(
     rows: Iterator[PendingRow],
     judge_row: Callable[[PendingRow], Coroutine[Any, Any, None]],
 ) -> None:
-    """Judge up to `batches.AT_ONCE` rows concurrently, while the gateway submits and polls their batches."""
+    """Judge up to `batches.MAX_OPEN_ROWS` rows at a time, while the gateway drives their batches."""
     free_slots = asyncio.Semaphore(batches.MAX_OPEN_ROWS)
     read_row = partial(next, rows, None)
     async with asyncio.TaskGroup() as group:

@@ -141,21 +141,21 @@ class BatchGateway:
         self._is_manifest_needed = False  # whether the next run needs the manifest
 
         # Rows
-        self._changed = asyncio.Event()  # set when any of the following counts change
+        self._changed = asyncio.Event()  # set when a row waits or ends, or when all rows are read
         self._is_reading_rows = True
         self._open_row_count = 0
         self._waiting_row_count = 0  # how many of the open rows are waiting
-        self._unfinished_request_count = 0
+        self._unfinished_request_count = 0  # requests whose body is being built
         self._waiting: dict[str, _Waiting] = {}  # by the request's custom id
         self._written_answer_ids = list[str]()  # custom ids
 
         # Money
         self._spent_usd = 0.0  # US dollars
-        self._charged = set[str]()  # custom ids
+        self._charged = set[str]()  # custom ids of the answers whose cost is in `_spent_usd`
         self._costs: dict[str, float] = {}  # estimates for unanswered requests, by custom id
 
         # Providers
-        # The styles that work at an address, the profile's style first, then weaker ones.
+        # By API base and model: the styles that work there, the profile's style first, then weaker ones.
         self._styles: dict[tuple[str | None, str], list[CallStyle]] = {}
         self._max_requests: dict[BatchTarget, int] = {}  # per batch, if a larger batch was refused
         self._max_batches: dict[BatchTarget, int] = {}  # at a time, if a further batch was refused
@@ -168,7 +168,7 @@ class BatchGateway:
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Get a reply from the cache, from a batch or, if the batch has no answer, from a live call.
 
-        A style is the way to request a reply's format. If the provider refuses it, retry with a weaker style.
+        If the provider refuses the request's style, such as its output format, retries in a weaker style.
         """
         # Rows share the styles known to work at an address, but `refused` only concerns this request.
         address = endpoint.api_base, endpoint.model
@@ -187,6 +187,7 @@ class BatchGateway:
                 why_missing = await self._wait_for_answer(custom_id, endpoint, request, style)
                 if why_missing is not None:
                     return await self._ask_live(endpoint, request, why_missing)
+                # Otherwise, the answer is in the manifest now.
                 answer = self._manifest.answer(custom_id)
             _current_row.get().used_answer_ids.append(custom_id)
 
@@ -200,6 +201,7 @@ class BatchGateway:
                 if weaker_style not in styles:
                     styles.append(weaker_style)
             else:
+                # The judge calls `distrust` if the reply ignores the schema.
                 return replace(reply, distrust=partial(self._weaken_format, styles, style))
 
     async def _find_cached(
@@ -320,17 +322,20 @@ class BatchGateway:
     async def _ask_live(self, endpoint: Endpoint, request: Request, why_missing: str) -> Reply:
         """Make an ordinary call, at the full price, because no batch answered the request.
 
-        Raises `Unanswered` if the row should be left to the next run. If the cost limit is reached, but the
-        row has already used answers that were paid for, raises `GatewayError` instead.
+        Raises `Unanswered` to leave the row to the next run. Raises `GatewayError` at the cost limit, if the
+        row has already used a batch's answers.
         """
         is_over_budget = why_missing == FailureKind.BUDGET
         limit = self._limit_usd
+        # No batch's answer was used for this row yet, so a later run can judge it.
         if is_over_budget and not _current_row.get().used_answer_ids:
             raise Unanswered
         if not is_over_budget and self._run.fallback == "none":
             raise Unanswered(f"{why_missing}; the next run asks it in another batch")
 
         async with self._asking_slots:
+            # Other calls may have spent the rest while this one waited for a slot. Sums of prices aren't
+            # exact, so stop slightly below the limit.
             is_limit_reached = limit is not None and self._spent_usd >= limit * (1 - INEXACT)
             if is_over_budget or is_limit_reached:
                 spent = f"{self._spent_usd:.4f} of {limit:g} US dollars are spent"
@@ -345,14 +350,14 @@ class BatchGateway:
     async def judge(
         self, pending: PendingRow, find_judge: Callable[[Any], Any], on_record: OnRecord
     ) -> None:
-        """Judge a row, whose calls to models wait for batches, and pass its record to `on_record`."""
+        """Judge a row, and pass its record to `on_record`. Its calls to models wait for batches."""
         row = _Row()
         self._open_row_count += 1
         _current_row.set(row)  # for `complete`, which the judge calls
 
         try:
             record = None
-            if pending.subject:
+            if pending.subject:  # otherwise, an error prevents judging the row
                 judgement = await find_judge(pending.subject).judge(pending.subject)
                 record = judgement.record()
             on_record(pending, record)
@@ -381,6 +386,7 @@ class BatchGateway:
         Raises `InputError` if the batches can't continue.
         """
         shortest, longest = POLL_SECONDS
+        # The number of tries is unlimited, because `_may_retry` counts the failures.
         tries = retrying.Tries(inf, (shortest,), shortest_pause=shortest, longest_pause=longest)
         while await self._wait_until_blocked():
             # With a cost limit, only choose more requests once the cost of the running batches is known.
@@ -427,19 +433,20 @@ class BatchGateway:
                 await self._changed.wait()
                 continue
 
-            # A row can make several calls at a time, so a waiting row may be about to make another one.
+            # A row can make several calls at a time, so a waiting row may be about to make another call.
             # Only count the rows as blocked if nothing changes for a moment.
             try:
                 async with asyncio.timeout(SETTLING_SECONDS):
                     await self._changed.wait()
             except TimeoutError:
-                return True  # nothing has changed
+                return True  # nothing has changed, so all rows are really waiting
         return False
 
     def _list_open_batches(self) -> list[tuple[Submitted, BatchCalls]]:
-        """List the batches that aren't collected yet, and that the user's settings lead to."""
+        """List the batches that aren't collected yet, if the user's settings have their address."""
         open_batches = []
         for batch in self._manifest.batches():
+            # `provider_files` is set when the batch is collected.
             if batch.provider_files is None:
                 calls = _find_calls(batch.target)
                 if calls:
@@ -463,22 +470,22 @@ class BatchGateway:
         planned_usd = self._spent_usd  # with the estimated cost of the chosen requests
         # Sums of prices aren't exact, so tolerate a tiny excess.
         max_usd = inf if self._limit_usd is None else self._limit_usd * (1 + INEXACT)
-        dropped: dict[str, str] = {}  # reasons by custom id
+        reason_by_id: dict[str, str] = {}  # why a request isn't chosen, by custom id
         for custom_id, *_ in self._manifest.list_unsent_requests():
             cost = self._costs.get(custom_id, 0.0)
             if custom_id in self._waiting and planned_usd + cost <= max_usd:
                 planned_usd += cost
             else:
-                dropped[custom_id] = FailureKind.BUDGET
-        self._manifest.forget(dropped)
+                # Only waiting rows get the reason, so it needn't be true for requests without any.
+                reason_by_id[custom_id] = FailureKind.BUDGET
+        self._manifest.forget(reason_by_id)
         self._last_request_number = self._manifest.last_number()
 
-        if not dropped and not self._has_unfinished_batches():
-            # Rows wait for batches that we can't reach, because the manifest was changed or copied. Wake
-            # them.
+        if not reason_by_id and not self._has_unfinished_batches():
+            # The manifest was changed or copied, so rows wait for batches that we can't reach. Wake them.
             problem = f"{self._manifest.path} leads to no batch of this address"
-            dropped = dict.fromkeys(self._waiting, problem)
-        for custom_id, reason in dropped.items():
+            reason_by_id = dict.fromkeys(self._waiting, problem)
+        for custom_id, reason in reason_by_id.items():
             self._resolve(custom_id, reason)
 
     async def _advance_batches(self, seconds: float) -> bool:
@@ -486,6 +493,7 @@ class BatchGateway:
 
         Returns True if any has ended, or if there's none.
         """
+        # The first try always has unfinished batches, so this is a retry, and none are left.
         if not self._has_unfinished_batches():
             return True
         await self._recover_batches()
@@ -499,7 +507,8 @@ class BatchGateway:
             running_count = _count_batches_for(target, self._list_awaited_batches())
             max_batches = self._max_batches.get(target)
             is_full = max_batches is not None and running_count >= max_batches
-            # Wait until a running batch ends. If none is running, try anyway.
+            # Leave the batch to a later step, when a running one has ended. If none is running, none can end,
+            # so try anyway.
             if running_count and is_full:
                 continue
             if not await self._submit(target, custom_ids, running_count):
@@ -519,6 +528,7 @@ class BatchGateway:
             if batch.status != "failed":
                 accepted.append((submitted, calls))
 
+        # A refused batch needs the number of accepted ones, so only collect when all are fetched.
         states = []
         for submitted, calls, batch in fetched:
             running_count = _count_batches_for(submitted.target, accepted)
@@ -550,7 +560,10 @@ class BatchGateway:
     async def _submit(
         self, target: BatchTarget, custom_ids: Sequence[str], running_count: int
     ) -> bool:
-        """Submit a batch. Returns False if the provider is too busy; raises `GatewayError` if it fails."""
+        """Submit a batch. Returns False if the provider accepts no more until a running batch ends.
+
+        Raises `GatewayError` if the submission fails, or if no batch is running.
+        """
         calls = _find_calls(target)
         assert calls is not None  # noqa: S101 - a row has just asked there
         # Note the batch before sending it, so that `_recover_batches` can find it if we're interrupted.
@@ -565,6 +578,7 @@ class BatchGateway:
             if batch.request_file_id and failure.kind in _UNCERTAIN_FAILURES:
                 raise  # the batch may exist; `_recover_batches` finds out in the next step
             await self._forget_batch(batch, calls)
+            # A rate limit of the upload says nothing about the number of batches.
             is_rate_limited = batch.request_file_id and failure.kind is FailureKind.RATE_LIMIT
             if not is_rate_limited and not batches.is_limit(failure.message):
                 raise
@@ -626,10 +640,10 @@ class BatchGateway:
     async def _collect(
         self, submitted: Submitted, calls: BatchCalls, batch: Batch, running_count: int
     ) -> str | None:
-        """Store an ended batch's answers, and return None.
+        """Store a batch's answers, and return None. If it's still running, describe its progress instead.
 
-        If the batch is still running, describe its progress. Raises `GatewayError` for a batch that the
-        provider refused.
+        `running_count` is used if the provider refused the batch. Then raises `GatewayError`, unless it only
+        has to wait until another batch ends.
         """
         custom_ids = list(self._manifest.requests(submitted))
         if batch.status == "failed":
@@ -644,7 +658,7 @@ class BatchGateway:
         if batch.status != "validating":  # the provider has accepted it
             self._failures = 0
 
-        # Some batches are "completed" shortly before their files are available.
+        # Some batches are "completed" shortly before their files are available. Poll these a few more times.
         lacks_files = batch.status == "completed" and not batch.file_ids
         is_expecting_files = lacks_files and self._polls_without_files < _POLLS_FOR_FILES
         if is_expecting_files:
@@ -698,11 +712,11 @@ class BatchGateway:
         for batch in self._manifest.batches():
             calls = _find_calls(batch.target)
             if calls is None or batch.provider_files is None:
-                continue
+                continue  # we can't reach the batch, or it isn't collected yet
             # Somebody else's manifest could name any files, so only delete those that we created.
             files = batch.provider_files if batch.is_ours else ()
             for file in files:
-                if not file:  # the batch has no request file
+                if not file:  # the first file is the request file, or "" if there's none
                     continue
                 try:
                     await calls.delete(file)

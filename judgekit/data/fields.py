@@ -307,7 +307,7 @@ def _find_by_usual_name(names: Mapping[str, Sequence[str]], free: dict[str, str]
         second_name = _NEXT_NAME_BY_NAME.get(best_name, "")
         if second_name in free:
             found.second_column_by_field[field] = free.pop(second_name)
-            other_names.remove(second_name)
+            other_names.remove(second_name)  # it's also one of the field's own usual names
         found.other_columns_by_field[field] = [free[plain_name] for plain_name in other_names]
     return found
 
@@ -389,7 +389,7 @@ def _keep_complete_pairs(
 
 
 def _refuse_doubt(text: str, rivals: Sequence[str], name: str, naming: Naming) -> None:
-    """Raise `UsageError` if there are `rivals`, which are other columns that could be the judged text."""
+    """Raise `UsageError` if the text to judge could be in the column `text` or in one of `rivals`."""
     if not rivals:
         return
     columns = [text, *rivals]
@@ -437,14 +437,14 @@ def _build_error_without_text(
     task: TaskName, text_fields: Sequence[str], name: str, columns: Sequence[str], naming: Naming
 ) -> UsageError:
     """Build the error for rows without a column of texts. It suggests a comparison if that's possible."""
-    options = " ".join(naming.format_field_option(field) for field in text_fields)
+    advice = " ".join(naming.format_field_option(field) for field in text_fields)
     if task == "judge":
         with suppress(UsageError):
-            # This raises an error if the rows can't be compared, either.
+            # Only suggest a comparison if this raises no error, so the rows can be compared.
             choose_fields("compare", columns, {}, name)
-            options += f", or compare these texts with {naming.format_compare_option()}"
-    options += f". It has {format_column_names(columns)}"
-    return UsageError(f"{name}: no column for {' and '.join(text_fields)}; name it with {options}")
+            advice += f", or compare these texts with {naming.format_compare_option()}"
+    advice += f". It has {format_column_names(columns)}"
+    return UsageError(f"{name}: no column for {' and '.join(text_fields)}; name it with {advice}")
 
 
 def _build_error_for_both(
@@ -473,13 +473,14 @@ def read_document(
 ) -> Document:
     """Read a row as a document, with only the fields that the rubric uses (`given`).
 
-    `fixed` and the author's `family` are defaults for missing values. With `thoughts`, a model's thoughts are
-    dropped from the text, and counted there. Raises `FieldError` for a cell of the wrong type, and
+    `fixed` and the author's `family` are defaults for missing values. If `thoughts` is given, it removes a
+    model's thoughts from the text, and counts them. Raises `FieldError` for a cell of the wrong type, and
     `Unjudgeable` without a text.
     """
     task_texts = _read_task_texts(fields, row, given, fixed or TaskDescription())
     text, earlier_turns = _read_judged_text(fields, row, judge_turn, thoughts)
     if earlier_turns is not None:  # the text is part of a conversation
+        # The text answers the earlier turns, so they describe its task. Every rubric uses a description.
         descriptions = [part for part in (task_texts["description"], earlier_turns) if part]
         task_texts["description"] = "\n\n".join(descriptions)
 
@@ -628,11 +629,13 @@ def hash_content(subject: Document | ComparisonInput) -> str:
 
 
 def read_winner(fields: Fields, row: DataRow) -> str:
-    """Read the winner in a row: a letter or "tie". Numbers and blanks are returned as their label's key.
+    """Read the winner in a row: a letter or "tie".
 
-    Any other label is returned as `NOT_UNDERSTOOD`, followed by its key.
+    A number or a blank is returned as its key (`labels.convert_to_key`). Any other label is returned as
+    `NOT_UNDERSTOOD_PREFIX`, followed by its key.
     """
     letter_by_name = _map_names_to_letters(fields, row)
+    # With columns `a` and `b`, a row has two texts, the minimum. A column of texts can contain more.
     most_texts = documents.MIN_TEXTS if "a" in fields.column_by_field else MAX_TEXTS
     value = fields.read(row, "winner")
     key = labels.convert_to_key(value)
@@ -647,10 +650,16 @@ def read_winner(fields: Fields, row: DataRow) -> str:
 
 
 def _map_names_to_letters(fields: Fields, row: DataRow) -> dict[str, str | None]:
-    """Map the names that a label can use for a text, its column and its author, to the text's letter."""
+    """Map each text's column and author to its letter, because a label can name a text by either.
+
+    A name that both texts have is mapped to None.
+    """
     letter_by_name: dict[str, str | None] = {}
-    for letter, column, author in (("A", "a", "author_a"), ("B", "b", "author_b")):
-        for name in (fields.column_by_field.get(column), _read_author(fields, row, author)):
+    for letter, text_field, author_field in (("A", "a", "author_a"), ("B", "b", "author_b")):
+        for name in (
+            fields.column_by_field.get(text_field),
+            _read_author(fields, row, author_field),
+        ):
             if not name:
                 continue
             key = normalise_name(name[:_NAME_CHARS])
@@ -660,13 +669,14 @@ def _map_names_to_letters(fields: Fields, row: DataRow) -> dict[str, str | None]
 
 
 def read_label_key(fields: Fields, row: DataRow, task: TaskName) -> str | None:
-    """Read a row's label as a key (`labels.key_of`) or, for comparisons, the winner.
+    """Read a row's label as a key (`labels.convert_to_key`) or, for comparisons, the winner.
 
     Returns None if the rows have no labels.
     """
     field = "label"
     if task == "compare":
         field = "winner"
+        # Without a column of winners, each text may have a column, marked with 1 if it won.
         if field not in fields.column_by_field:
             return read_one_hot_winner(row.columns)
     if field not in fields.column_by_field:
@@ -679,7 +689,7 @@ def read_label_key(fields: Fields, row: DataRow, task: TaskName) -> str | None:
 def read_one_hot_winner(columns: Mapping[str, Any]) -> str | None:
     """Read the winner, marked with 1, from columns such as `winner_model_a`, `winner_model_b`, `winner_tie`.
 
-    Returns `BLANK` unless exactly one column is marked, and None if there are no such columns.
+    Returns `BLANK_LABEL_KEY` unless exactly one column is marked, and None if there are no such columns.
     """
     marked_sides = []
     sides = set()
@@ -704,7 +714,7 @@ def read_one_hot_winner(columns: Mapping[str, Any]) -> str | None:
 def _read_text(fields: Fields, row: DataRow, field: str) -> str:
     """Read a field as text. Returns "" without a value.
 
-    In some fields, a conversation is rendered as text.
+    A conversation is rendered if it's a description or prompt. In `a` and `b`, only its last answer is read.
     """
     if field in TEMPLATE_FIELDS and fields.template is not None:
         return fields.fill_template(row)
@@ -721,11 +731,11 @@ def _read_text(fields: Fields, row: DataRow, field: str) -> str:
     text = _convert_to_text(value, field, column, fields.naming)
     if field not in fields.second_column_by_field:
         return text
-    # Some fields continue in a second column, such as Alpaca's `instruction` in `input`.
-    next_column = fields.second_column_by_field[field]
-    next_value = read_cell(row.columns, next_column)
-    next_text = _convert_to_text(next_value, field, next_column, fields.naming)
-    return "\n\n".join(part for part in (text, next_text) if not is_blank(part))
+    # The text continues in a second column, such as Alpaca's `instruction` in `input`.
+    second_column = fields.second_column_by_field[field]
+    second_value = read_cell(row.columns, second_column)
+    second_text = _convert_to_text(second_value, field, second_column, fields.naming)
+    return "\n\n".join(part for part in (text, second_text) if not is_blank(part))
 
 
 def _has_messages(value: object) -> bool:
@@ -770,10 +780,10 @@ def _drop_thoughts(output: str, thoughts: Thoughts | None) -> str:
 def _split_judged_turn(
     value: object, column: str, judge_turn: JudgeTurn, thoughts: Thoughts | None = None
 ) -> tuple[str, str]:
-    """Split a conversation into the assistant's last message, which is judged, and the turns before it.
+    """Split a conversation into the text to judge and the turns before it.
 
-    If `judge_turn` is "all", the entire conversation is the text to judge. Raises `FieldError` if `value`
-    isn't a conversation, and `Unjudgeable` if there's no text to judge.
+    The text is the assistant's last message or, if `judge_turn` is "all", the entire conversation. Raises
+    `FieldError` if `value` isn't a conversation, and `Unjudgeable` if there's no text to judge.
     """
     if conversation.is_message(value):
         value = [value]
@@ -788,10 +798,9 @@ def _split_judged_turn(
             raise Unjudgeable(f"{column}: empty; nothing to judge")
         return conversation.render_turns(turns), ""
     while turns:
-        turn = turns.pop()
+        turn = turns.pop()  # turns after the assistant's last message are ignored
         if turn.speaker == ASSISTANT:
             return turn.content, conversation.render_turns(turns)
-        # Ignore turns after the assistant's last message.
     raise Unjudgeable(f"{column}: no message of the assistant; nothing to judge")
 
 

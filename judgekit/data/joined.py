@@ -91,16 +91,18 @@ class JoinedRows(Rows):
 
     def _read_second_into(self, sides: dict[str, Side]) -> Iterator[UnreadableRow]:
         """Add the second file's texts to `sides`, by id. Yields its unreadable rows."""
-        numbers: dict[str, int] = {}  # row numbers by id
+        row_number_by_id: dict[str, int] = {}
         for row in self._second.read_sides():
             if isinstance(row, UnreadableRow):
                 yield row
                 continue
             key = labels.normalise_id(row.id)
             if key in sides:
-                yield report_repeated_id(row.id, row.number, numbers[key], self._second.id_column)
-            sides[key] = row.side
-            numbers[key] = row.number
+                yield report_repeated_id(
+                    row.id, row.number, row_number_by_id[key], self._second.id_column
+                )
+            sides[key] = row.side  # of rows with the same id, the last one counts
+            row_number_by_id[key] = row.number
 
     def describe(self, fields: Fields, *id_columns: str) -> list[str]:
         """Describe the columns that are read from each file."""

@@ -58,6 +58,7 @@ class JudgedRows(Generator[JudgedRow, None, None]):
         traceback: TracebackType | None = None,
     ) -> JudgedRow:
         if value is None and traceback is None:
+            # Python 3.12 and later warn if a generator's `throw` gets more than one argument.
             return self._rows.throw(kind)
         return self._rows.throw(kind, value, traceback)
 

@@ -63,14 +63,14 @@ class NamedColumns(NamedTuple):
     column_by_field: Mapping[str, str] = MappingProxyType({})
 
     def id_of(self, columns: Mapping[str, Any], name: str) -> str | None:
-        """Return a row's id as a key (`labels.id_key`), or None.
+        """Return a row's id as a key (`labels.normalise_id`), or None if the row has no id.
 
         `name` is the file's name, for error messages.
         """
         column = self.id_column
         if column not in columns:
             column = fields.find_id_column(columns, name)
-        row_id = labels.read_id(columns.get(column or ""))
+        row_id = labels.read_id(columns.get(column or ""))  # None if there's no id column, either
         return None if row_id is None else labels.normalise_id(row_id)
 
     def find_column(
@@ -119,7 +119,7 @@ class ResultRow(NamedTuple):
         return {name: value for name, value in self.columns.items() if name not in ours}
 
     def values_of(self, column: str) -> list[str]:
-        """List a cell's values as strings, without duplicates. Only a list can have more than one value.
+        """List a cell's values as strings, without duplicates and blanks. Only a list can have several.
 
         The strings don't depend on the file format from which the row was read.
         """
@@ -132,7 +132,7 @@ class ResultRow(NamedTuple):
 
         distinct_values: dict[str, None] = {}  # an ordered set
         for element in elements:
-            if not labels.is_no_label(element):
+            if not labels.is_no_label(element):  # leave out blanks, such as None, "" and NaN
                 distinct_values[labels.normalise_id(tables.convert_to_text(element))] = None
         return list(distinct_values)
 
@@ -151,7 +151,7 @@ class _SurveyedRows(NamedTuple):
     task: TaskName | None
     """None if it isn't clear."""
     verdict_counts: Counter[str]
-    """By `labels.key_of`."""
+    """By `labels.convert_to_key`."""
     column_names: dict[str, None]
     """An ordered set."""
 
@@ -171,23 +171,27 @@ class ResultFile:
         self._columns = columns
         self._latest_columns: tuple[str, ...] = ()  # the columns of the latest row
         self._fields: Fields | None = None
-        self._words: Mapping[str, str] = {}  # meanings of verdicts, by `labels.key_of`
-        self.max_text_count = MIN_TEXTS  # the most texts that a row compares, as far as we know
+        self._words: Mapping[str, str] = {}  # meanings of verdicts, by `labels.convert_to_key`
+        self.max_text_count = MIN_TEXTS  # the most texts that a row compares, updated by the survey
         surveyed = self._survey(rows)
-        self.task: TaskName = "judge"
+        self.task: TaskName = "judge"  # until `_read_verdicts` sets it
         self._read_verdicts(surveyed.verdict_counts, surveyed.task)
         self.has_id_column = columns.id_column in surveyed.column_names
         self.column_names = frozenset(surveyed.column_names)
         self._check_named_columns(list(surveyed.column_names))
 
     def _survey(self, rows: Rows) -> _SurveyedRows:
-        """Read as many rows as are needed to know what the verdicts mean."""
+        """Read as many rows as are needed to know what the verdicts mean.
+
+        A few are enough for our own verdicts, but those of other tools are only clear from all rows.
+        """
         task: TaskName | None = None
         verdict_counts = Counter[str]()
         first_rows = []  # only kept for a stream, which can't be read again
         column_names = dict[str, None]()
+        # A stream's rows are kept in memory, so stop as early as possible.
         min_rows = _MIN_EXAMINED_ROWS if rows.can_reread else 1
-        row_iterator: Any = iter(rows)  # a generator
+        row_iterator: Any = iter(rows)  # a generator, so it has `close`
         for number, row in enumerate(row_iterator, 1):
             if not rows.can_reread:
                 first_rows.append(row)
@@ -197,8 +201,6 @@ class ResultFile:
                 column = self._columns.find_column(row.columns, "verdict", ["verdict"])
                 verdict = row.columns.get(column or "")
                 verdict_counts[labels.convert_to_key(verdict)] += 1
-            # Our own verdicts are clear from the first rows. What other tools' words mean is only clear from
-            # all.
             has_own_verdicts = task is not None and "verdict" not in self._columns.column_by_field
             if has_own_verdicts and number >= min_rows:
                 break
@@ -263,14 +265,15 @@ class ResultFile:
     def _guess_task(self, row: DataRow) -> TaskName | None:
         """Infer from the row's `judged` record, or else from its scores, which task the result is of.
 
-        Returns None if that's unclear. If the scores are of compared texts, also counts those in
-        `self.texts`.
+        Returns None if that's unclear. If the scores are of compared texts, also counts these for
+        `max_text_count`.
         """
         record = parse_object(row.columns.get("judged")) or {}
         schema = str(record.get("schema"))
         if schema.startswith("judgekit/"):
             return "compare" if schema.startswith(_COMPARISON_SCHEMA_PREFIX) else "judge"
 
+        # A comparison scores each text, so its scores are named by letters.
         scores = dict(_read_scores(row.columns))
         are_scores_of_texts = all(len(name) == 1 and name in LETTERS for name in scores)
         if scores and are_scores_of_texts:
@@ -281,22 +284,24 @@ class ResultFile:
     def _read_verdicts(self, counts: Counter[str], task: TaskName | None) -> None:
         """Find the verdicts' meanings. If `task` is None, infer whether texts were judged or compared."""
         decided = Counter({key: count for key, count in counts.items() if key not in UNDECIDED})
-        outcomes = labels.read_outcomes(decided) if task != "compare" else {}
-        letters = labels.read_winners(decided, self.max_text_count) if task != "judge" else {}
+        outcome_by_word = labels.read_outcomes(decided) if task != "compare" else {}
+        winner_by_word = (
+            labels.read_winners(decided, self.max_text_count) if task != "judge" else {}
+        )
         if task is None:
             # Letters such as C and I can be winners, or mean correct and incorrect. They only count as
             # winners if an A, B or tie shows that texts were compared.
-            has_clear_winner = not {"A", "B", TIE}.isdisjoint(letters.values())
-            outcome_count = sum(decided[key] for key in outcomes)
-            letter_count = sum(decided[key] for key in letters)
-            is_comparison = has_clear_winner and letter_count > outcome_count
+            has_clear_winner = not {"A", "B", TIE}.isdisjoint(winner_by_word.values())
+            outcome_count = sum(decided[key] for key in outcome_by_word)
+            winner_count = sum(decided[key] for key in winner_by_word)
+            is_comparison = has_clear_winner and winner_count > outcome_count
             task = "compare" if is_comparison else "judge"
         self.task = task
-        words = letters if task == "compare" else outcomes
+        meaning_by_word = winner_by_word if task == "compare" else outcome_by_word
         our_words = (*OUTCOMES, TIE, *LETTERS) if task == "compare" else OUTCOMES
         for word in our_words:  # our own words always mean themselves
-            words[word] = word
-        self._words = words
+            meaning_by_word[word] = word
+        self._words = meaning_by_word
 
     def text_of(self, row: ResultRow) -> str:
         """Return the judged text, or the beginnings of the compared texts. Returns "" if they're unknown."""
@@ -331,10 +336,13 @@ class ResultFile:
         return self._fields
 
     def _find_fields(self, names: Sequence[str], input_columns: Mapping[str, Any]) -> Fields | None:
-        """Find the columns of the fields among a row's `input_columns`. Returns None if none has a text."""
+        """Find each field's column among a row's `input_columns`. `names` are the names of these.
+
+        Returns None if no column has a text.
+        """
         given_columns = {}
         for field, column in self._columns.column_by_field.items():
-            if field == "verdict":
+            if field == "verdict":  # its column isn't one of the input's
                 continue
             is_left_out = not column  # "" means that the rows don't have this field
             if is_left_out or column in names or is_path_into(column, names):
@@ -343,10 +351,11 @@ class ResultFile:
                 # In results, an input column with the same name as a result column has this prefix.
                 given_columns[field] = f"row.{column}"
 
+        # Exports of known tools have column names of their own.
         recogniser = Recogniser()
         recogniser.note_row(input_columns)
         export = recogniser.recognise(self.task, given_columns)
-        with suppress(UsageError):
+        with suppress(UsageError):  # for example, no column has a text
             return fields.choose_fields(self.task, names, given_columns, self.name, export=export)
         return None
 
@@ -378,7 +387,7 @@ def _collect_comparison_texts(row_fields: Fields, row: DataRow) -> dict[str, str
 def _collect_document_texts(row_fields: Fields, row: DataRow) -> dict[str, str]:
     """Collect the question, the answer, the expected answer and the sources by name."""
     try:
-        document = fields.read_document(row_fields, row, "", _GIVEN_TO_PEOPLE)
+        document = fields.read_document(row_fields, row, "", _GIVEN_TO_PEOPLE)  # no sources
     except InputError:  # there's no answer, or a cell isn't a string; show the other texts anyway
         texts = {}
         for role, name in (("description", "question"), ("reference", "expected")):
@@ -392,7 +401,8 @@ def _collect_document_texts(row_fields: Fields, row: DataRow) -> dict[str, str]:
         "expected": document.task.reference,
     }
     if "sources" in row_fields.column_by_field:
-        # Read these separately, so that malformed sources don't hide the rest.
+        # Read the sources separately, so that malformed ones don't hide the other texts. The first file is
+        # the answer.
         with suppress(InputError):
             sources = fields.read_document(row_fields, row, "", _EVERYTHING_GIVEN).files[1:]
             for file in sources[:_MAX_SOURCES]:
@@ -451,11 +461,12 @@ def read_labels(
     """
     field = "winner" if task == "compare" else "label"
     names = fields.USUAL_NAMES_BY_TASK[task][field].split()
+    # `--map label=COLUMN` can also name the column of winners.
     label_column = columns.column_by_field.get(field, columns.column_by_field.get("label"))
     if label_column is not None:
         columns = columns._replace(column_by_field={field: label_column})
 
-    keys: dict[str, str] = {}  # labels in the form of `labels.key_of`, by id
+    keys: dict[str, str] = {}  # labels in the form of `labels.convert_to_key`, by id
     has_id_column = False
     left_out = LeftOut()
     for row, row_id, value in _read_label_column(rows, task, names, columns):
@@ -469,7 +480,7 @@ def read_labels(
             position = f"{rows.name}: row {row.number}"
             raise InputError(f"{position}: two labels for the id {row_id!r}; keep one")
 
-    # A label's meaning depends on all of them: 1 isn't the same among 0 and 1 as among 1 to 5.
+    # A label's meaning depends on all labels: 1 is the best of 0 and 1, but not of 1 to 5.
     key_counts = Counter(keys.values())
     try:
         if task == "compare":
@@ -500,7 +511,7 @@ def _read_label_column(
 
 
 def _add_winner(row: DataRow | UnreadableRow) -> DataRow | UnreadableRow:
-    """Add a column `winner` to a row with one-hot columns, where the winning text's column contains 1."""
+    """Add a column `winner` to a row that has a column for each text instead, with 1 for the winner."""
     if isinstance(row, UnreadableRow) or "winner" in row.columns:
         return row
     winner = fields.read_one_hot_winner(row.columns)
@@ -514,7 +525,8 @@ def read_labelled_cases(
 ) -> tuple[list[Case], LeftOut]:
     """Read labelled rows as cases for testing judges, and count the skipped rows.
 
-    Labels aren't interpreted. Raises `InputError` for an unreadable row, a repeated id or a missing column.
+    A case gets its label as it's written. Raises `InputError` for an unreadable row, a repeated id or no
+    column of labels, and `UsageError` for a missing id column.
     """
     stream, (names, recogniser) = survey(rows)
     export = recogniser.recognise("judge", columns.column_by_field)
@@ -534,7 +546,7 @@ def read_labelled_cases(
         if isinstance(row, UnreadableRow):
             raise build_unreadable_error(rows.name, row, 0)
         if _is_table(rows):
-            row = _restore_cells(row)  # noqa: PLW2901 - its cells as they were before we wrote them
+            row = _restore_cells(row)  # noqa: PLW2901 - the same row, unescaped
         row_id = columns.id_of(row.columns, rows.name) or str(row.number)
         position = f"{rows.name}: row {row.number}"
 
@@ -618,7 +630,7 @@ def _read_scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _collect_score_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Collect the scores in `score.NAME` columns by name, without input columns that have such a name."""
+    """Collect the scores in `score.NAME` columns by name. Input columns with such a name are left out."""
     cells = {}
     for name, value in columns.items():
         if name.startswith(_SCORE_COLUMN_PREFIX):
@@ -735,7 +747,10 @@ def _draw_rows(
 
 
 def _render_delimited(old: str, rows: Sequence[Mapping[str, Any]], delimiter: str) -> str:
-    """Render rows as lines to append to the text `old`, with its columns. If `old` is empty, add a header."""
+    """Render rows as lines to append to the text `old`, in its columns.
+
+    If `old` is empty, the rows' keys are the columns, and the lines start with a header.
+    """
     header = next(csv.reader(io.StringIO(old), delimiter=delimiter), [])
     names = list(map(restore_cell, header))  # without the escapes for spreadsheets
     lines = io.StringIO(newline="")

@@ -203,7 +203,7 @@ def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Foun
 
 
 def _make_line(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple[int, ...]:
-    """Convert a result row to the numbers that are kept in memory, in the order of `_LINE`."""
+    """Convert a result row to the numbers that are kept in memory, in the order of `_RESULT_LINE_DTYPE`."""
     verdict = cells["verdict"]
     is_done = cells["error"] is None and verdict != UNDETERMINED and verdict in _VERDICT_WORDS
     verdict_number = _VERDICT_WORDS.index(verdict) if is_done else 0

@@ -211,7 +211,7 @@ class PromisedRun:
         self._promise = Promise(self._options.share, self._options.agree_on, strict=is_strict)
         self._batch_rounds = 0
 
-        # Verdicts and rows to write, by row id (as returned by `id_key`).
+        # Verdicts and rows to write, by row id (as returned by `normalise_id`).
         self._first_opinion_by_key: dict[str, _First] = {}
         self._strong_opinion_by_key: dict[str, _Strong] = {}
         self._second_words: dict[str, VerdictWord] = {}

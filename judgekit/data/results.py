@@ -218,7 +218,7 @@ def describe_judge(columns: Mapping[str, Any]) -> str:
 
 
 class Ids:
-    """The ids read so far, by `id_key`, with the numbers of their rows.
+    """The ids read so far, by `normalise_id`, with the numbers of their rows.
 
     Many are kept in a temporary file, so a million take no more memory than a thousand. A few are kept in
     memory: a process forked while SQLite opens such a file would wait for it in vain.

@@ -75,7 +75,10 @@ def _translate_labels(
 
 
 class _Meanings(NamedTuple):
-    """The meanings of document labels, unless they `are_scores`, and of winner labels, by `labels.key_of`."""
+    """The meanings of document labels, unless they `are_scores`, and of winner labels.
+
+    Both are by `labels.convert_to_key`.
+    """
 
     are_scores: bool
     outcomes: Mapping[str, str]

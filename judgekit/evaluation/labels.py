@@ -599,8 +599,8 @@ class LeftOut:
 def count_agreements(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
     """Count the labels that agree with their verdict, and all labels compared. Also returns those left out.
 
-    `pairs` contains the number of rows with each label key (see `key_of`) and verdict. Raises `UsageError` if
-    the labels are ambiguous.
+    `pairs` contains the number of rows with each label key (see `convert_to_key`) and verdict. Raises
+    `UsageError` if the labels are ambiguous.
     """
     counts = Counter[str]()
     verdicts = set()
