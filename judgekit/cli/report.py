@@ -234,9 +234,10 @@ class _Limits(NamedTuple):
             raise UsageError("--fail-if-worse: standard input is read once; name the file")
 
     def find_missed(self, summary: ResultsReport, file: str, columns: NamedColumns) -> list[str]:
-        """Describe each missed limit in a line; `file` has the results of the summary.
+        """Describe each limit that the results in `file` miss, in a line.
 
-        Raises `UsageError` if a limit is for accepted documents, but texts were compared.
+        `summary` sums them up, and its `file` is their name in messages. Raises `UsageError` if a limit is
+        about accepted documents, but texts were compared.
         """
         from judgekit.data.limits import describe_missed
 
@@ -300,17 +301,20 @@ def _open_rows(path: str) -> Rows:
 
 
 def _describe_worsening(base_file: str, name: str, file: str, columns: NamedColumns) -> str | None:
-    """Describe how the results in `file`, called `name`, are worse than the base's; None if they aren't."""
+    """Describe how the results in `file` are worse than the base results; None if they aren't.
+
+    `base_file` is `BASE[:POINTS]`. The description calls the results `name`.
+    """
     from judgekit.data.limits import describe_worse, read_base
 
     base = read_base(base_file)
-    words = _read_words(file, columns)
-    base_words = _read_words(base.path, columns)
-    return describe_worse(words, base_words, name, base)
+    verdicts = _read_words(file, columns)
+    base_verdicts = _read_words(base.path, columns)
+    return describe_worse(verdicts, base_verdicts, name, base)
 
 
 def _read_words(path: str, columns: NamedColumns) -> dict[str, str]:
-    """Read the verdicts in a results file, by id."""
+    """Read the verdicts in a results file, by row id."""
     from judgekit.data.labels import open_results
 
     rows = open_results(_open_rows(path), columns)
@@ -323,7 +327,7 @@ def _read_second(
     """Return the second results' name and their verdicts by id; None if there are none."""
     from judgekit.data.labels import open_results
 
-    # The page has already read them, and standard input can only be read once.
+    # Standard input can only be read once, so use the second results that were read for a page.
     if page_rows is not None and page_rows.second_results is not None:
         return page_rows.second_results.file, page_rows.second_results.verdict_by_id
     if path is None:
@@ -342,6 +346,7 @@ def _draw_sample(
     from judgekit.data.labels import add_sample
 
     sheet = labels or _name_label_sheet(results.name)
+    # Don't write the sheet over a file that the command reads.
     refuse_input(Path(sheet))
     added, total = add_sample(results, sheet, count, columns)
     say(escape_name(f"{sheet}: {format_count(added, 'row', 'rows')} added, {total} in all"))
@@ -363,7 +368,7 @@ def _read_labels(path: str | None, results: ResultFile, columns: NamedColumns) -
         return None
 
     sheet = read_labels(_open_rows(path), results.task, columns, results.max_text_count)
-    not_understood = sheet.left_out.unknown
+    not_understood = sheet.left_out.unknown  # these labels aren't blank
     has_labels = bool(sheet.label_by_id or not_understood)
     if not has_labels:
         raise InputError(
@@ -377,6 +382,7 @@ def _describe_results(results: ResultsReport) -> str:
     words = ", ".join(f"{count:,} {word}" for word, count in results.verdicts.items())
     parts = [f"{format_count(results.rows, 'row', 'rows')}: {words}"]
     if results.undetermined:
+        # "1 without a verdict is", "2 without a verdict are"
         count = format_count(results.undetermined, "without a verdict is", "without a verdict are")
         parts.append(f"{count} left out of all rates")
 
@@ -394,7 +400,7 @@ def _adapt_sections_to_page(results: ResultsReport, sections: Sequence[Section])
     adapted = []
     for section in sections:
         if section.title in _ROW_LIST_TITLES:
-            continue
+            continue  # the page shows these rows in its own list
         parts = _adapt_parts_to_page(results, section)
         adapted.append(section._replace(parts=parts))
     return adapted
@@ -606,7 +612,8 @@ def _build_tier_table(results: ResultsReport) -> Table:
 
 
 def _build_row_sections(results: ResultsReport) -> list[Section]:
-    """Build the sections that list rows: those with wrong or different verdicts, and the worst."""
+    """Build the sections that list rows: wrong by their label, changed in the second results, and worst."""
+    # Each table has a total, because it can leave rows out.
     sections = []
     labelled = results.labelled
     if labelled and labelled.wrong:
@@ -640,7 +647,7 @@ def _build_row_table(rows: Sequence[Shown], total: int) -> Table:
     }
     filled_columns = {name: cells for name, cells in columns.items() if any(cells)}
     table_rows = list(zip(*filled_columns.values(), strict=True))
-    # A page has all these rows in its own list.
+    # A page has all these rows in its own list, so the note about rows that are left out can point there.
     return Table(list(filled_columns), table_rows, total=total, is_in_list=True)
 
 

@@ -232,6 +232,7 @@ class DataOptions(NamedTuple):
             problem = "no encoding of this name; use one such as utf-8, utf-16 or cp1252"
             raise UsageError(f"--encoding {self.encoding}: {problem}")
 
+        # A word such as `tab` names a delimiter; any other text is the delimiter itself.
         delimiter = _DELIMITERS_BY_NAME.get(self.delimiter or "", self.delimiter)
         if delimiter is not None and not _can_delimit(delimiter):
             problem = "expected one character that's no quote and no end of a line, or the word tab"
@@ -409,7 +410,8 @@ class DataOptions(NamedTuple):
 def _is_text_encoding(name: str) -> bool:
     """Whether Python can decode text with this encoding. Byte codecs such as base64 don't count."""
     try:
-        return codecs.lookup(name)._is_text_encoding  # noqa: SLF001 - like open()
+        # `open()` checks the same attribute.
+        return codecs.lookup(name)._is_text_encoding  # noqa: SLF001 - there's no public one
     except (LookupError, ValueError):
         return False
 
@@ -430,6 +432,7 @@ def choose_exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int
     # An escalated verdict needs a person, like an undetermined one.
     outcomes = {"undetermined" if word == "escalate" else word for word in words}
     codes = [code_by_outcome.get(outcome, 0) for outcome in outcomes]
+    # A rejection comes first, although its code is lower than `HUMAN_NEEDED`.
     if Exit.REJECTED in codes:
         return Exit.REJECTED
 

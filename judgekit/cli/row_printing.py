@@ -49,7 +49,7 @@ class RowPrinter:
         self._format = format_
         self._out_path = out
         can_stream = format_ is not None and formats.FORMATS[format_].is_streamed
-        wants_worst = printing.worst_row_count is not None  # they're only known at the end
+        wants_worst = printing.worst_row_count is not None  # known only at the end
         self._is_streamed = can_stream and out is None and not wants_worst
         self._row_file: IO[str] | None = None
         """The rows of a run without OUT, if they're needed at its end."""
@@ -108,7 +108,7 @@ class RowPrinter:
             formats.print_rows(self._format, results)
 
     def _read_results(self, name: str) -> RowResults | None:
-        """Read the results in OUT, or the stored ones; None if there are none."""
+        """Read and summarise the results in OUT, or the stored rows; None if there are none."""
         from judgekit.cli.report import summarise_results
         from judgekit.data.labels import open_results
         from judgekit.data.results import find_complete_results
@@ -120,7 +120,7 @@ class RowPrinter:
 
         no_stdin = io.BytesIO()  # results don't come from standard input
         rows = open_rows(find_complete_results(path), no_stdin)
-        rows.name = name
+        rows.name = name  # show the input's name, because `path` may be a temporary file
         return summarise_results(open_results(rows), worst=self._printing.worst_row_count)
 
     def _find_row_file(self) -> str | None:

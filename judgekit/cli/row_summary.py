@@ -139,7 +139,7 @@ def describe_cost(run: DatasetRun) -> str:
         return "cost unknown"
     if run.is_local:
         return "cost 0 (local)"
-    return "0.00 USD"
+    return "0.00 USD"  # no row is judged yet, or the calls cost nothing
 
 
 def _describe_spending(run: DatasetRun) -> str:

@@ -220,6 +220,7 @@ def _note_missing_key() -> None:
     """Print a note if results can't be signed, because a second run won't trust them then."""
     from judgekit.data import seals
 
+    # A missing key is created, so there's none only if its folder can't be written.
     has_key = seals.get_state_key() is not None
     if has_key:
         return
@@ -232,7 +233,7 @@ def _note_missing_key() -> None:
 def _read_promised_rows(
     options: DataOptions, dataset: Dataset, project: Path, request: JudgeRequest
 ) -> PromisedRows:
-    """Read all rows for a run with `--agree`, and choose the tiers to judge them."""
+    """Read all rows for a run with `--agree`, and find the tier that judges them first."""
     from judgekit.data import promised
 
     agreement_options = _build_agreement_options(options)
@@ -247,6 +248,7 @@ def _build_agreement_options(options: DataOptions) -> AgreementOptions:
     return AgreementOptions(
         share=options.agree,
         agree_on=options.agree_on,
+        # "accept" is the only value of --always-confirm.
         confirms_accepted=options.always_confirm is not None,
         repeated_row_count=options.noise,
     )
@@ -282,7 +284,7 @@ class _Outcome(NamedTuple):
 
 
 def _judge_here(job: _Job) -> _Outcome:
-    """Judge the rows in this process, by the engine or in batches."""
+    """Judge the rows without Ray: until a condition is decided, under a promise, or all of them."""
     total = _count_rows(job)
     with _open_out(job) as results:
         job.dataset_run.results = results
@@ -291,7 +293,7 @@ def _judge_here(job: _Job) -> _Outcome:
 
         promised_run = _make_promised_run(job)
         if promised_run is None:
-            # If the total is unknown, count no rows as new.
+            # If the total is unknown, this is 0 or less, so no row counts as new.
             new_rows = (total or 0) - results.count_earlier()
             return _judge_all(job, results, _make_runner(job, new_rows), total)
 
@@ -303,10 +305,8 @@ def _judge_here(job: _Job) -> _Outcome:
 
 
 def _count_rows(job: _Job) -> int | None:
-    """Check and count the rows. Returns None for a stream, because it can't be read twice.
-
-    A stream's rows are known if they were already stored for a promise or a condition.
-    """
+    """Check and count the rows. Returns None for a stream that isn't stored: it can't be read twice."""
+    # A run with --agree or --until has already stored all rows.
     is_stored = job.promised is not None or job.until_condition is not None
     can_read_twice = job.source.can_reread or is_stored
     return job.dataset_run.dataset.check() if can_read_twice else None
@@ -369,8 +369,8 @@ def _build_until_job(job: _Job) -> UntilJob:
 
 def _judge_all(job: _Job, results: Results, runner: Runner, total: int | None) -> _Outcome:
     """Judge all rows without a verdict, and write their results."""
-    judge = partial(runner, job.dataset_run.yield_pending_rows(), job.dataset_run.write_result)
-    is_interrupted, seconds = _judge_with_progress(judge, job.dataset_run, total)
+    judge_rows = partial(runner, job.dataset_run.yield_pending_rows(), job.dataset_run.write_result)
+    is_interrupted, seconds = _judge_with_progress(judge_rows, job.dataset_run, total)
     results.write_out()
     return _Outcome(results.name, total, is_interrupted, seconds, results.count_other_rows())
 
@@ -378,9 +378,10 @@ def _judge_all(job: _Job, results: Results, runner: Runner, total: int | None) -
 def _report_outcome(job: _Job, outcome: _Outcome) -> int:
     """Print a run's problems and summary, and return the exit code."""
     work = job.dataset_run
+    # A run that gives up stops itself, which looks like an interruption.
     is_interrupted = outcome.is_interrupted and not work.gave_up
     _print_problems(work, job.task)
-    # The summary tells what was kept, so the message about an interruption needn't.
+    # The summary says what was kept, so no message about an interruption is needed.
     interruption.KEPT_MESSAGE_BY_COMMAND[job.task] = None
     summary = _summarise_outcome(job, outcome, is_interrupted=is_interrupted)
     _print_summary([summary, *outcome.lines])
@@ -411,6 +412,7 @@ def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None
 
 
 def _summarise_outcome(job: _Job, outcome: _Outcome, *, is_interrupted: bool) -> str:
+    # The answer to --until says whether its condition holds; None if that isn't decided.
     answer = outcome.answer
     is_settled = answer is not None and answer.holds is not None
     return summarise_run(
@@ -450,7 +452,7 @@ def _choose_exit_code(work: DatasetRun, exit_on: Collection[ExitOn]) -> int:
 def _make_promised_run(job: _Job) -> PromisedRun | None:
     """Build the run for `--agree`. Returns None without this option.
 
-    The option promises how many of the verdicts agree with those of `deep`.
+    With the option, the user says which share of the verdicts must agree with those of the tier `deep`.
     """
     promised_rows = job.promised
     if promised_rows is None:
@@ -494,19 +496,19 @@ def _make_runner(job: _Job, new_rows: int) -> Runner:
     if job.options.batch:
         return _make_batch_runner(job)
 
-    jobs = job.run_options.jobs
+    at_once = job.run_options.jobs
     # A file's rows are there at once; a stream's may have to be waited for.
     never_blocks = bool(job.source.paths)
-    if job.variants is not None:
-        return job.variants.build_runner(job.project, jobs, never_blocks=never_blocks)
+    if job.variants is not None:  # each row is judged in several ways
+        return job.variants.build_runner(job.project, at_once, never_blocks=never_blocks)
 
     # For many rows, the engine takes more CPU than this process.
     has_few_rows = new_rows < runners.MANY_ROWS
     if job.run_options.uses_engine and has_few_rows:
         return runners.build_engine_runner(
-            job.task, job.project, job.request, jobs, note, never_blocks=never_blocks
+            job.task, job.project, job.request, at_once, note, never_blocks=never_blocks
         )
-    return runners.build_local_runner(job.project, job.request, jobs, never_blocks=never_blocks)
+    return runners.build_local_runner(job.project, job.request, at_once, never_blocks=never_blocks)
 
 
 def _make_batch_runner(job: _Job) -> BatchRunner:
@@ -529,18 +531,18 @@ def _make_batch_runner(job: _Job) -> BatchRunner:
 def _judge_with_progress(
     judge: Callable[[], None], work: DatasetRun, total: int | None
 ) -> tuple[bool, float]:
-    """Judge rows and show progress. Returns True if it was stopped early, and the time in seconds."""
+    """Judge rows and show progress. Returns whether the run was stopped early, and the seconds it took."""
     started = time.monotonic()
-    was_cut_short = False
+    was_aborted = False
     describe = partial(describe_progress, work, total, started)
     with progress.follow(describe), _stop_on_interrupt(work.stopped):
         try:
             judge()
         except KeyboardInterrupt:
-            was_cut_short = True
+            was_aborted = True
 
-    # After the first Ctrl-C, `judge` can end by itself, and only `stopped` tells.
-    is_interrupted = was_cut_short or work.stopped.is_set()
+    # The first Ctrl-C only sets `stopped`. If `judge` then ends in time, it raises no exception.
+    is_interrupted = was_aborted or work.stopped.is_set()
     return is_interrupted, time.monotonic() - started
 
 
@@ -554,7 +556,8 @@ def _judge_on_ray(job: _Job) -> _Outcome:
         raise UsageError(f"--on ray needs Ray ({error}); run {install_extra('ray')}") from None
 
     options = job.options
-    assert options.data is not None and options.out is not None  # noqa: S101, PT018 - `check` made sure
+    # The check of the options has refused --on ray without these two.
+    assert options.data is not None and options.out is not None  # noqa: S101, PT018
     jobs = job.run_options.jobs
     with on_ray.connect_to_cluster(options.ray_address):
         run = on_ray.RayRun(
@@ -588,6 +591,7 @@ def _read_rows(dataset: Dataset) -> Iterator[PendingRow]:
 
     for row in dataset:
         if isinstance(row, UnreadableRow):
+            # More unreadable rows aren't looked for.
             raise build_unreadable_error(dataset.name, row, more=0)
         yield row
 
@@ -616,14 +620,15 @@ def _print_estimate(
 def _open_earlier_results(options: DataOptions) -> Results:
     """Open the results of earlier runs in OUT, without printing them.
 
-    Without any, or if they're not to be read, the results are empty.
+    Returns empty results if OUT has none, or if the run ignores them.
     """
     from judgekit.data.results import Results, open_results
 
     def print_nothing(_line: str) -> None:
         pass
 
-    ignores_earlier = options.fresh or options.on  # the results of --on ray are a folder
+    # With --on ray, OUT is a folder, which isn't read here.
+    ignores_earlier = options.fresh or options.on
     if options.out is None or ignores_earlier:
         return Results(print_nothing)
     if not Path(options.out).exists():
@@ -693,7 +698,7 @@ def _stop_on_interrupt(stopped: threading.Event) -> Iterator[None]:
 
 
 def _interrupt_main_thread() -> None:
-    """Send the signal of Ctrl-C, which is then taken for a second one."""
+    """Send the main thread the signal of Ctrl-C, as if the user pressed it again."""
     if hasattr(signal, "pthread_kill"):
         # This interrupts even a blocking call in the main thread.
         thread_id = threading.main_thread().ident or 0  # a running thread has one

@@ -326,6 +326,7 @@ def _note_leniency(mode: ModeName, judge: str, accepted_by_kind: Mapping[str, Ag
     """Print in one line how many wrong texts of each kind a judge accepts."""
     parts = []
     for kind, accepted in accepted_by_kind.items():
+        # Here, `right` is the number of accepted texts, although these are wrong.
         count = f"{accepted.right} of {accepted.decided} {kind}"
         parts.append(f"{count}, {_describe_share(accepted)}")
     note(f"{mode}: {judge} accepts of wrong texts {'; '.join(parts)}")
@@ -356,6 +357,7 @@ def _judge_repeatedly(
     if keep:
         code = keep_noise(measured, opinions.judge)
     unanswered = runner.describe_unanswered(opinions.cases)
+    # If the figures don't cover all cases, a person is needed, even if the noise was saved.
     if unanswered is not None:
         code = warn_unanswered(unanswered)
     return code
@@ -369,7 +371,9 @@ def _ask_repeatedly(
     from judgekit.evaluation.cases import Case
     from judgekit.judging.named_inputs import NamedInputs
 
+    # The runner takes an evaluation's cases, so convert those of the rubric.
     converted_cases = [Case.model_validate(case.model_dump()) for case in cases]
+    # Each case is asked about once as it is. The other times are reruns.
     repeated_cases = runner.add_variants(converted_cases, times - 1, swapped=False)
     progress = count_to(len(repeated_cases), "answers")
     named_inputs = NamedInputs.of(loaded.path)
@@ -391,6 +395,7 @@ def diff(
     model: options.ModelOption = None,
 ) -> None:
     """Show what changed between two rubrics, key by key; with --run, also which verdicts change."""
+    # The option's parser has already applied the model.
     if model and not run:
         raise UsageError("--model is for the cases of --run; add --run")
 
@@ -472,6 +477,7 @@ def begin_rubric(
     """Write a commented rubric, labelled cases and the schema for editors; overwrites nothing."""
     from judgekit.rubric.loader import create_rubric
 
+    # `like` is the option --from.
     if like is not None and task is not None:
         raise UsageError("--from copies the rubric's task; remove --task")
 
@@ -508,10 +514,10 @@ def import_(
     for dimension, new_terms in added_terms.items():
         say(f"{dimension}: {len(new_terms)} added: {', '.join(new_terms)}")
 
-    added = sum(len(new_terms) for new_terms in added_terms.values())
-    left_out = left_out_counts.total()
-    known = len(pairs) - added - left_out
-    say(f"{loaded.path}: {format_count(added, 'term', 'terms')} added, {known} known")
+    added_count = sum(len(new_terms) for new_terms in added_terms.values())
+    left_out_count = left_out_counts.total()
+    known_count = len(pairs) - added_count - left_out_count
+    say(f"{loaded.path}: {format_count(added_count, 'term', 'terms')} added, {known_count} known")
 
     for dimension, count in left_out_counts.items():
         problem = f"no dimension {shorten_to_line(dimension, 100)!r} in {loaded.rubric.ref}"

@@ -41,10 +41,12 @@ def search(
     _out: options.OutOption = None,
 ) -> None:
     """Search stored memories and documents, best first."""
+    # A user may let an agent run a search with --no-judge unasked, so it must stay in the project.
     if no_judge:
         refusal = plain.explain_refusal(root or (), judge=judge)
         if refusal:
             raise UsageError(refusal)
+    # The option's parser has already applied the model.
     if model and not judge:
         raise UsageError("--model is for --judge; add --judge")
     options.check_filled("QUERY", "words to search for", query)
@@ -69,14 +71,14 @@ def _are_folders(roots: Iterable[str]) -> bool:
 def _find_results(
     query: str, roots: list[str] | None, search_options: dict[str, Any], *, use_engine: bool
 ) -> dict[str, Any]:
-    """Search by the engine, or in this process if it isn't used or doesn't run."""
+    """Search with the engine, or in this process if the engine isn't wanted or doesn't run."""
 
     def write_body() -> bytes:
         # The engine's current folder is different, so send absolute paths.
         absolute_roots = [str(Path(name).resolve()) for name in roots or ()]
-        fields = {**search_options, "roots": absolute_roots or None, "query": query}
+        search_fields = {**search_options, "roots": absolute_roots or None, "query": query}
         return json.dumps(
-            {**client.build_caller_fields(environment.find_project_root()), **fields}
+            {**client.build_caller_fields(environment.find_project_root()), **search_fields}
         ).encode()
 
     def search_here(_: client.NoEngine) -> dict[str, Any]:
@@ -90,21 +92,22 @@ def _find_results(
 
 
 def _warn_of_notes(selection: dict[str, Any]) -> None:
-    """Take the notes out of a selection and print them; also print why no model decided, if none did."""
-    degraded = selection["degraded"] or ""
+    """Print a selection's notes and remove them from it. If no model decided, also print the reason."""
+    why_no_model = selection["degraded"] or ""
     for line in selection.pop("notes"):
         warn(line)
         # The reason can begin with the notes, so don't print them twice.
-        degraded = degraded.removeprefix(line).removeprefix("; ")
-    if degraded:
-        warn(f"no model decided, so BM25 did: {degraded}")
+        why_no_model = why_no_model.removeprefix(line).removeprefix("; ")
+    if why_no_model:
+        warn(f"no model decided, so BM25 did: {why_no_model}")
 
 
 def _print_results(results: list[dict[str, Any]]) -> None:
-    """Print results by rank, followed by those no longer in force, which alone have a status."""
+    """Print the results in force by rank, and then those no longer in force."""
     if not results:
         say("nothing found")
 
+    # Only a result that's no longer in force has a status.
     in_force = [result for result in results if not result.get("status")]
     for rank, result in enumerate(in_force, 1):
         title = typer.style(_join_lines(result["title"]), bold=True)
@@ -152,10 +155,11 @@ def _print_details(result: dict[str, Any]) -> None:
 
 
 def _describe_confidence(result: dict[str, Any]) -> str:
-    """Describe the confidence in a result, the tier that kept it, if any did, and its age."""
+    """Describe the confidence in a result, the tier that kept it, and its age, as far as there are any."""
     confidence: str = result["confidence_label"]
     if result["confidence"] is not None:
         confidence += f" {result['confidence']:.2f}"
+    # BM25 and the user's own search program aren't tiers.
     is_kept_by_tier = result["kept_by"] not in ("bm25", "command")
     if is_kept_by_tier:
         confidence += f", kept by {result['kept_by']}"
@@ -258,24 +262,26 @@ def _find_stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
 def _list_given_stores(roots: Sequence[str], project: str) -> list[str]:
     """List the folders of given roots; raises `InputError` for one that doesn't exist."""
     current_folder = str(Path.cwd())
-    stores: dict[str, None] = {}
+    stores: dict[str, None] = {}  # like a set, but ordered
     for root in roots:
         folder = _resolve_folder(root, current_folder)
         if not folder.is_dir():
             raise InputError(f"{root}: no such folder; name a store or a folder of Markdown files")
+        # The user typed these roots, so they may be outside the project, but not through a link in it.
         if _is_allowed(root, folder, project, trusted_roots=roots):
             stores[str(folder)] = None
     return list(stores)
 
 
 def _list_configured_stores(project: str) -> list[str]:
-    """List the folders of configured roots; those that don't exist may be created later."""
+    """List the folders of configured roots that exist and may be searched."""
     from judgekit.config import settings
 
     trusted_roots = settings.read_user_roots() or ()
-    stores: dict[str, None] = {}
+    stores: dict[str, None] = {}  # like a set, but ordered
     for root in settings.load(Path(project)).retrieval.roots:
         folder = _resolve_folder(root, project)
+        # A missing folder is no error, because it may be created later.
         if folder.is_dir() and _is_allowed(root, folder, project, trusted_roots=trusted_roots):
             stores[str(folder)] = None
     return list(stores)
