@@ -56,6 +56,7 @@ def measure_pages(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pag
             raise PagesError(
                 f"{problem}, and a file of this size to {max_bytes // 1_000_000:,} MB at most"
             )
+        # Assume the worst: that a single row needs all that its group unpacks at once.
         pages.row_bytes = max(pages.row_bytes, group_bytes)
     return pages
 
@@ -66,7 +67,7 @@ def _measure_group(
     schema: parquet.ParquetSchema,
     pages: Pages,
 ) -> int:
-    """Measure the bytes of a row group that are unpacked at the same time: dictionaries and largest pages.
+    """Add up the bytes that a row group needs at once: each column's dictionary and its largest page.
 
     Adds columns with much text in lists to `pages.nested_texts`. Raises `PagesError` if lists have too many
     values.
@@ -93,13 +94,13 @@ def _check_values(
 ) -> None:
     """Raise `PagesError` if a list column has implausibly many values for its compressed size.
 
-    Such a file could have been made to use up memory.
+    A small file with very many values may have been made to fill the memory.
     """
     max_values = MAX_VALUES + VALUES_PER_COLUMN_BYTE * chunk.total_compressed_size
+    # Values of a fixed size can be long, so limit their bytes, too.
     value_bytes = 1
     if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY":
         value_bytes = max(1, column.length)
-    # Limit the number of values, and their bytes if they have a fixed size.
     has_too_many_values = values > max_values
     has_too_many_bytes = values * value_bytes > MAX_UNPACKED_BYTES + max_values
     if has_too_many_values or has_too_many_bytes:

@@ -94,6 +94,8 @@ class Folder:
         """Find the results folder at a path or an address such as `s3://…`."""
         system, root = open_file_system(out)
         if isinstance(system, LocalFileSystem):
+            # `resolve_output_path` refuses folders, so resolve a file in this one. For an address such as
+            # `file:///…`, `root` is the path.
             root = str(Path(resolve_output_path(f"{root if '://' in out else out}/file")).parent)
         return cls(replace_surrogates(out), root, system)
 
@@ -180,12 +182,12 @@ def run_of(name: str) -> int:
 
 
 def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Found:
-    """Scan these files, numbered from `first`.
+    """Read the lines, the columns and the replaced files' names from result files, numbered from `first`.
 
     Raises `UsageError` for a file that doesn't contain results.
     """
     result_lines = []
-    schemas: dict[pa.Schema, None] = {}
+    schemas: dict[pa.Schema, None] = {}  # an ordered set
     replaced_names = []
     for number, name in enumerate(names, first):
         schema = folder.schema(name)
@@ -194,6 +196,7 @@ def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Foun
                 f"{folder.name}: {name} is no result of judgekit; choose another --out"
             )
 
+        # A merged file names the part files that it replaces.
         metadata = schema.metadata or {}
         replaced_names += metadata.get(_REPLACED_PARTS_KEY, b"").decode().split()
         schemas[schema.remove_metadata()] = None
@@ -206,6 +209,7 @@ def _make_line(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple
     """Convert a result row to the numbers that are kept in memory, in the order of `_RESULT_LINE_DTYPE`."""
     verdict = cells["verdict"]
     is_done = cells["error"] is None and verdict != UNDETERMINED and verdict in _VERDICT_WORDS
+    # Nobody reads the number of a row that isn't done.
     verdict_number = _VERDICT_WORDS.index(verdict) if is_done else 0
     content_hash = seals.read_content_hash(cells["fingerprint"] or "")
     first_half, second_half = _split_fingerprint(content_hash)
@@ -260,7 +264,8 @@ class Digests(Ids):
     def add(self, row_id: str | int, number: int) -> int | None:
         """Add an id's digest, and note the row if the digest is wanted.
 
-        Unlike other `Ids`, this always returns None, because repeated ids are only found later.
+        Other `Ids` return the number of an earlier row with this id. This always returns None, because
+        repeated digests are only found once those of all rows are there.
         """
         digest = _hash_id(row_id)
         self.digest_bytes += digest.to_bytes(8, "little")
@@ -281,7 +286,7 @@ class KeptLines(Results):
     def find_verdict(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
         """Return a row's verdict from earlier results.
 
-        Returns None unless its content has the same fingerprint.
+        Returns None if there's none, or if the row's content has changed since.
         """
         digest = _hash_id(row_id)
         table = self._lines  # sorted by id
@@ -292,6 +297,7 @@ class KeptLines(Results):
         fingerprint_halves = int(table["first"][index]), int(table["second"][index])
         if fingerprint_halves == (0, 0):  # the row has no fingerprint
             return None
+        # Version 0.1.0 wrote fingerprints in another form, so the content can have two.
         is_same_content = fingerprint_halves in [_split_fingerprint(form) for form in fingerprint]
         return _VERDICT_WORDS[table["word"][index]] if is_same_content else None
 

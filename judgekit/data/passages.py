@@ -117,6 +117,7 @@ def _read_columns(value: Mapping[str, Any]) -> list[Passage] | None:
     Returns None if there are no such lists.
     """
     texts = _find_list(value, _TEXT_LIST_KEYS)
+    # A single list has whole sources, which `_read_object` reads.
     if texts is None or len(value) == 1:
         return None
     titles = _find_list(value, _TITLE_KEYS)
@@ -147,6 +148,7 @@ def _read_item(item: object) -> Passage:
     for key in _USUAL_KEYS:
         if key in item:
             return _read_text(item, item[key])
+    # Some of these keys can also hold an object that wraps the source, so check the type.
     for key in _MORE_KEYS:
         if isinstance(item.get(key), str | list):
             return Passage(_find_name(item, _MORE_NAME_KEYS), _read_parts(item[key]))
@@ -156,6 +158,7 @@ def _read_item(item: object) -> Passage:
         if not isinstance(wrapped, dict):
             continue
         passage = _read_item(wrapped)
+        # An object of an unknown form is returned as its own content.
         is_recognised = passage.content is not wrapped
         if is_recognised:
             outer_name = _find_name(item, _MORE_NAME_KEYS)

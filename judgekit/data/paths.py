@@ -116,7 +116,7 @@ def _list_roots(path: ParsedResult) -> list[str]:
             roots[str(node["value"])] = None
         children = node["children"]
         if node["type"] in _ONWARD_NODE_TYPES:
-            # Only the first child is applied to the row. The other children are applied to its result.
+            # In `a.b`, only `a` is looked up in the row. Then `b` is looked up in the value of `a`.
             children = children[:1]
         elif node["type"] == "and_expression":
             condition_and_value = children
@@ -134,12 +134,12 @@ def _list_opened_roots(name: str) -> Sequence[str]:
     while nodes:
         node = nodes.pop(0)
         children = node["children"]
-        is_onward = node["type"] in _ONWARD_NODE_TYPES
+        is_step = node["type"] in _ONWARD_NODE_TYPES
         # Functions look into their arguments, except `to_string`, which returns text unchanged.
         is_call = node["type"] == "function_expression" and node["value"] != "to_string"
-        if is_onward:
+        if is_step:  # in `a.b`, only `a` is looked up in the row
             children = children[:1]
-        if is_onward or is_call:
+        if is_step or is_call:
             for child in children:
                 if child["type"] == "field":
                     roots[str(child["value"])] = None

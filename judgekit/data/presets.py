@@ -42,10 +42,11 @@ class Preset(NamedTuple):
         return self.judge if task == "judge" else self.compare
 
     def fits(self, columns: Mapping[str, Any]) -> bool:
-        """Whether a row's columns match this export's rules for required, excluded and allowed ones."""
+        """Whether a row is from this export: it has the required values, and only allowed columns."""
         has_other_column = bool(self.only) and not self.only.issuperset(columns)
         if has_other_column:
             return False
+        # The names in `lacks` are normalised, too.
         has_excluded_column = not self.lacks.isdisjoint(map(normalise_name, columns))
         if has_excluded_column:
             return False
@@ -128,12 +129,12 @@ class Recogniser:
         if self._found is None or self._found.fields(task) is None:
             return None
 
-        shown_paths = {}  # by field
+        shown_paths = {}  # by field, only for fields with a value
         for (task_of_field, field), paths_with_value in self._giving_paths.items():
             if task_of_field == task and paths_with_value:
-                # Used as an ordered set.
-                different_paths = dict.fromkeys(map(_shorten_path, paths_with_value))
-                shown_paths[field] = " or ".join(different_paths)
+                # An ordered set, because different paths can be equal once they're shortened.
+                short_paths = dict.fromkeys(map(_shorten_path, paths_with_value))
+                shown_paths[field] = " or ".join(short_paths)
         paths = _choose_paths(self._found, task, shown_paths)
         return Recognised(
             name=self._found.name,
@@ -152,13 +153,13 @@ def _choose_paths(
     """Choose the paths of an export's fields. `fields_with_value` have a value in the first rows."""
     paths = dict(preset.fields(task) or {})
     for field in list(paths):
-        # Drop paths of optional fields that have no value: labels, which rows don't need, and fields that may
-        # be in another column with a common name.
+        # Drop optional fields without a value. Labels are optional, because rows can be judged without them.
+        # With `usual`, other fields are, too, because they may be in another column with a usual name.
         may_be_other_column = preset.usual and field not in _JUDGED_FIELDS
         is_optional = field in _LABEL_FIELDS or may_be_other_column
         if is_optional and field not in fields_with_value:
             del paths[field]
-    # Read rows either as texts or as conversations.
+    # Read rows either as texts or as conversations. If both have values, read texts.
     if "text" in fields_with_value:
         paths.pop("conversation", None)
     elif "conversation" in fields_with_value:

@@ -91,7 +91,10 @@ class PromisedTiers(NamedTuple):
 
 
 def refuse_options_with(promise: str, options: Mapping[str, object]) -> None:
-    """Raise `UsageError` if any of these options, which choose a judge, is used along with a promise."""
+    """Raise `UsageError` if any of these options, which choose a judge, is used along with a promise.
+
+    `promise` is the name of the option that asks for it, such as `--agree`.
+    """
     for name, value in options.items():
         if value:
             problem = "the first tier and deep judge, as configured"
@@ -109,6 +112,7 @@ def find_tiers(project: Path, request: JudgeRequest) -> PromisedTiers:
         problem = "the shared judge (server.url) chooses the tiers; judge without --agree"
         raise UsageError(f"--agree: {problem}")
 
+    # The gateway calls no models here. It's only needed to build the judge.
     judge, _ = build_document_judge(open_gateway({}), project, request)
     tiers = list(judge.models_by_tier)
     if STRONGEST_TIER not in tiers or tiers[0] == STRONGEST_TIER:
@@ -142,6 +146,7 @@ def bind_rows(
     Raises `UsageError` if no promise can be made with the configured models.
     """
     tiers = find_tiers(project, request)
+    # The run reads the rows again, so keep them.
     dataset = replace(dataset, rows=list(dataset.rows))
     rows = [row for row in dataset if isinstance(row, PendingRow)]
     # Make the fingerprints depend on all rows: if any row changes, all rows must be judged again.
@@ -236,6 +241,7 @@ class PromisedRun:
         """Judge the rows that aren't in the results file yet, and write their results."""
         job = self._job
         with Opinions(job.out, is_fresh=job.is_fresh) as self._opinions:
+            # Without a valid seal by this user's key, anybody may have written them.
             if self._opinions.unsealed:
                 count = format_count(self._opinions.unsealed, "opinion", "opinions")
                 self._note(f"{job.out}{ENDING}: {count} not written by this user, and not used")
@@ -244,7 +250,7 @@ class PromisedRun:
     async def _judge(self, rows: Iterable[PendingRow]) -> None:
         """Decide which tier judges each row, ask the tiers, and write the results."""
         for row in rows:
-            if row.subject is None:
+            if row.subject is None:  # it can't be judged, so only write its error
                 self._write(row, None)
             else:
                 self._to_write[normalise_id(row.row_id)] = row
@@ -259,7 +265,7 @@ class PromisedRun:
             settled = await self._ask_both()
         await self._ask_strong(self._list_rows_for_strong(settled))
 
-        if self._dataset_run.is_budget_spent:
+        if self._dataset_run.is_budget_spent:  # the run ended before the promise could hold
             self._write_without_promise()
         elif not self._has_ended:
             self._final = settled.final
@@ -379,6 +385,7 @@ class PromisedRun:
             if key in self._first_opinion_by_key:
                 continue
             kept_verdict = self._opinions.find(tier, self._row_by_key[key])
+            # If no call gave an opinion, ask again.
             if kept_verdict is not None and any(round_.opinion for round_ in kept_verdict.rounds):
                 self._note_first(key, kept_verdict)
             else:
@@ -390,7 +397,7 @@ class PromisedRun:
             self._note_first(key, verdict)
 
     def _note_first(self, key: str, verdict: Verdict) -> None:
-        """Note the first tier's opinion on a row. Its outcome is None if it can't become final."""
+        """Note the first tier's opinion on a row, without an outcome if the opinion can't become final."""
         outcome: Outcome | None = None
         if verdict.because == PROMISED_ROW and verdict.margin is not None:
             outcome = _find_outcome(verdict.verdict)
@@ -402,11 +409,12 @@ class PromisedRun:
         """Get `deep`'s verdicts on rows: earlier ones, or new ones. If `writes`, also write the results."""
         missing = []
         for key in keys:
+            # `_recall_strong` notes an earlier run's verdict, if there's one.
             if key not in self._strong_opinion_by_key and not self._recall_strong(key):
                 missing.append(key)
             elif writes:
                 self._write_strong(key)
-        self._dataset_run.waits_for = ""
+        self._dataset_run.waits_for = ""  # rows no longer wait for the first tier
 
         note = partial(self._note_strong, writes=writes)
         if self._job.make_batch_runner is not None:
@@ -440,6 +448,7 @@ class PromisedRun:
     ) -> None:
         """Let `deep` judge rows in the provider's batches. `note` is called with each row's verdict."""
         assert self._job.make_batch_runner is not None, "the caller has checked it"  # noqa: S101
+        # Only the first round of a fresh run may replace the list of submitted batches.
         runner = self._job.make_batch_runner(self._limit_usd, self._batch_rounds == 0)
         self._batch_rounds += 1
 
@@ -477,7 +486,7 @@ class PromisedRun:
             request,
             self._job.at_once,
             in_order=False,
-            never_blocks=True,
+            never_blocks=True,  # all rows are in memory
             adapt=make_judge,
         )
         async with aclosing(stream):
@@ -512,7 +521,7 @@ class PromisedRun:
         missing = []
         for key in keys_to_repeat:
             kept_verdict = self._opinions.find(_SECOND_VERDICT_NAME, self._row_by_key[key])
-            if kept_verdict is None or kept_verdict.verdict == "undetermined":
+            if kept_verdict is None or kept_verdict.verdict == "undetermined":  # then ask again
                 missing.append(key)
             else:
                 self._second_words[key] = kept_verdict.verdict
@@ -553,20 +562,20 @@ class PromisedRun:
     def _write_strong(self, key: str) -> None:
         """Write `deep`'s verdict on a row. If the first tier judged the row, too, include its rounds."""
         row = self._to_write.pop(key, None)
-        if row is None:
+        if row is None:  # its result is in the results file already
             return
-        verdict = self._opinions.find(STRONGEST_TIER, self._row_by_key[key])
-        assert verdict is not None, "it has just been stored"  # noqa: S101
+        strong_verdict = self._opinions.find(STRONGEST_TIER, self._row_by_key[key])
+        assert strong_verdict is not None, "it has just been stored"  # noqa: S101
         first_verdict = self._opinions.find(self._tiers.first_tier, self._row_by_key[key])
         promise = self._describe_promise(key)
         if first_verdict is None:
-            written = verdict.model_copy(update={"promise": promise})
+            written = strong_verdict.model_copy(update={"promise": promise})
         else:
-            written = join_verdicts(first_verdict, verdict, promise)
+            written = join_verdicts(first_verdict, strong_verdict, promise)
         self._write(row, written)
 
     def _write_final(self) -> None:
-        """Write the results of rows whose first opinion is final."""
+        """Write the results of rows that keep the first tier's verdict."""
         for key, row in list(self._to_write.items()):
             if self._number_by_key[key] not in self._final:
                 continue
@@ -577,7 +586,10 @@ class PromisedRun:
             self._write(row, written)
 
     def _write_without_promise(self) -> None:
-        """Write rows that only the first tier judged as undetermined. Used if the money has run out."""
+        """Write an undetermined verdict for each row that only the first tier has judged.
+
+        Used if the money has run out.
+        """
         for key, row in list(self._to_write.items()):
             if key not in self._first_opinion_by_key:
                 continue
@@ -657,7 +669,7 @@ async def judge_under_promise(
     promised.bound_dataset.check()
     work = DatasetRun(
         dataset=promised.bound_dataset,
-        results=Results(lambda _: None),
+        results=Results(lambda _: None),  # there's no results file: `keep_result` gets the rows
         max_cost_usd=request.max_cost_usd,
     )
     result_by_id: dict[str, dict[str, Any]] = {}
@@ -671,6 +683,7 @@ async def judge_under_promise(
     if work.gave_up:
         raise work.build_given_up_error()
 
+    # Results arrive in the order of judging, so yield them in that of the rows.
     for row in promised.rows:
         key = normalise_id(row.row_id)
         if key in result_by_id:
@@ -687,10 +700,14 @@ class _Purse:
         self._active_row_count = 0
 
     def take(self) -> bool:
-        """Reserve money for a row: the mean cost of the rows so far. Returns False if there isn't enough."""
-        mean = self._spent_usd / self._paid_row_count if self._paid_row_count else 0.0
-        expected = self._spent_usd + self._active_row_count * mean
-        if self._limit_usd is not None and expected >= self._limit_usd * (1 - INEXACT):
+        """Let another row start, unless the rows so far are expected to use up the limit.
+
+        Returns whether it may start.
+        """
+        mean_cost = self._spent_usd / self._paid_row_count if self._paid_row_count else 0.0
+        expected_usd = self._spent_usd + self._active_row_count * mean_cost
+        # Sums of prices aren't exact, so tolerate a tiny difference.
+        if self._limit_usd is not None and expected_usd >= self._limit_usd * (1 - INEXACT):
             return False
         self._active_row_count += 1
         return True

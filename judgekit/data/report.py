@@ -230,14 +230,15 @@ class _Tally:
         return judged_rate if needs_more_labels else self._correct_rate(judged_rate, best)
 
     def _correct_rate(self, judged_rate: CorrectedRate, best: str) -> CorrectedRate:
-        """Add the corrected rate of `best` and its interval to the judged one."""
+        """Add the corrected rate of `best` and its interval to `judged_rate`."""
         labels = _score_verdicts([label for label, _ in self.pairs], best)
         verdicts = _score_verdicts([verdict for _, verdict in self.pairs], best)
+        # `corrected_mean` takes the judge's value first.
         labelled = list(zip(verdicts, labels, strict=True))
 
-        labelled_words = Counter(verdict for _, verdict in self.pairs)
-        unlabelled_words = self.count_by_verdict - labelled_words  # both count rows by verdict
-        unlabelled = _score_verdicts(unlabelled_words.elements(), best)
+        labelled_counts = Counter(verdict for _, verdict in self.pairs)
+        unlabelled_counts = self.count_by_verdict - labelled_counts  # both count rows by verdict
+        unlabelled = _score_verdicts(unlabelled_counts.elements(), best)
 
         corrected = stats.corrected_mean(labelled, others=unlabelled)
         low, high = corrected.bounds
@@ -257,8 +258,8 @@ class _Tally:
     def needs(self, best: str) -> str | None:
         """Describe how many more labels are needed to correct the rate of `best`.
 
-        Returns None if there are enough. `MIN_LABELS` labels are needed. Some must be `best`, and some
-        mustn't.
+        Returns None if there are enough: at least `MIN_LABELS`, with both `best` and another verdict among
+        them.
         """
         label_count = len(self.pairs)
         decided = self.count_by_verdict.total() - _count_undecided(self.count_by_verdict)
@@ -284,6 +285,7 @@ class _Tally:
         missing_count = min(missing_count, decided - label_count)
         if missing_count > 0:
             return f"{reason}; {missing_count} more would do"
+        # Labels of only one side don't suffice, even if every row has one.
         return reason if is_one_sided else None
 
 
@@ -340,7 +342,7 @@ class _Totals:
         if row.verdict in OUTCOMES:
             for dimension, score in row.scores.items():
                 self.scores[dimension][f"{score:g}"] += 1
-        elif row.verdict not in UNDECIDED:
+        elif row.verdict not in UNDECIDED:  # a comparison's winner, or a tie
             self.ranked_rows.append(row._replace(columns={}))  # without the cells, to save memory
         _count_calls(self.tiers, self.judges, self.errors, row.columns)
 
@@ -472,13 +474,14 @@ class _Lists:
     ) -> None:
         self.wrong_rows = list[Shown]()
         self.is_binary = is_binary(labels.values())
-        self._second_results = second
+        self._second_results = second  # the file's name, and its verdicts by row id
         self._source = source
-        self._first_ids = list[str]()
+        self._first_ids = list[str]()  # of a few rows, to show if no other id matches
         self._has_label = False
         self._row_count = 0
         self._rows_in_both = 0
-        self._both_words = list[tuple[str, str]]()  # for rows decided in both results
+        # Both verdicts of each row that's decided in both results.
+        self._both_words = list[tuple[str, str]]()
         self._differing = list[Shown]()
         # Each row with its sort key: outcome, mean, position. The lowest keys are the worst rows.
         self._worst: list[tuple[tuple[float, ...], Shown]] = []
@@ -565,7 +568,7 @@ class _Lists:
         return Unmatched(results=self._first_ids, others=first_others)
 
     def compute_difference(self, best: str) -> Difference:
-        """Compute how much the rate of `best` differs between both results, for rows that both decided.
+        """Compute how much the rate of `best` differs between the two results, over rows decided in both.
 
         Without such rows, the difference's value is None.
         """
@@ -585,7 +588,7 @@ class _Lists:
 
         name, second_words = self._second_results or ("", {})
         unmatched = None
-        if second_words and not self._rows_in_both:
+        if second_words and not self._rows_in_both:  # no row is in both results
             unmatched = self._build_unmatched(second_words)
         return Difference(
             file=name,
@@ -621,9 +624,10 @@ def _count_calls(
     if error:
         errors[shorten_to_line(str(error), 200)] += 1
     judged = parse_object(columns.get("judged")) or {}
-    # Ignore a column with this name that another program wrote.
+    # Another program may have written a column `judged`. Ignore it.
     if not str(judged.get("schema")).startswith("judgekit/"):
         return
+    # `describe_judge` needs the parsed record, because the cell can be text.
     judges[describe_judge({**columns, "judged": judged})] += 1
     for round_ in judged.get("rounds", ()):
         _count_round(tiers[round_["tier"]], round_)
@@ -678,7 +682,7 @@ def _measure_agreement(
 ) -> Labelled:
     """Compare each label with its row's verdict, and count the labels that have no verdict.
 
-    If labels are `binary`, which is accept or reject, the verdict "improve" counts as a rejection.
+    `binary` means that each label is accept or reject. Then the verdict "improve" counts as a rejection.
     """
     confusion = defaultdict[str, dict[str, int]](dict)
     for (label, verdict), count in sorted(Counter(pairs).items()):
@@ -696,7 +700,7 @@ def _measure_agreement(
         confusion=confusion,
         differing=sum(label != verdict for label, verdict in comparable_pairs),
         wrong=[],
-        is_binary=binary and has_improve,
+        is_binary=binary and has_improve,  # reported only if it makes a difference
     )
 
 
@@ -705,16 +709,16 @@ def _compute_win_rates(
 ) -> tuple[dict[str, WinRate], dict[str, dict[str, WinRate]]]:
     """Compute each text's win rate. With more than two texts, also compute it against each other text.
 
-    Both results are empty if there are no comparisons.
+    `ranks` are the rows of decided comparisons. Both results are empty if there are no comparisons.
     """
     if not ranks:
         return {}, {}
-    words = [row.verdict for row in ranks]
-    names = {"A", "B"}
+    verdicts = [row.verdict for row in ranks]
+    seen_letters = {"A", "B"}  # in every comparison, even if one of them never wins
     for row in ranks:
-        names |= {row.verdict, *row.scores}
-    letters = sorted(names - {TIE})
-    rates = {letter: _build_win_rate(_score_verdicts(words, letter)) for letter in letters}
+        seen_letters |= {row.verdict, *row.scores}
+    letters = sorted(seen_letters - {TIE})
+    rates = {letter: _build_win_rate(_score_verdicts(verdicts, letter)) for letter in letters}
     if len(letters) == 2:  # noqa: PLR2004 - for two texts, the rates against each other are the same
         return rates, {}
 

@@ -116,13 +116,13 @@ def build_result(
 ) -> dict[str, Any]:
     """Build a result row: the input row's columns, then `OUR_COLUMNS`.
 
-    `record` is a verdict's or comparison's, or None if the row couldn't be judged. Input columns with a
-    `taken` name become `row.NAME`. `run` is the name of the run, if any. Infinity and NaN become null.
+    `record` is the record of a verdict or a comparison, or None if the row couldn't be judged. Input columns
+    with a `taken` name become `row.NAME`. `run` is the run's name, if any. Infinity and NaN become null.
     """
     judged = record or {}
     columns = _copy_own_columns(row, taken)
-    for name, word in (judged.get(VARIANTS) or {}).items():
-        columns[variant_column(name)] = word
+    for name, verdict in (judged.get(VARIANTS) or {}).items():
+        columns[variant_column(name)] = verdict
     if run is not None:
         columns[RUN] = run
 
@@ -132,8 +132,8 @@ def build_result(
         "fingerprint": fingerprint,
         "judged": record,
     }
-    ours = {name: values.get(name) for name in OUR_COLUMNS}
-    return {**columns, **_replace_infinities(ours)}
+    our_columns = {name: values.get(name) for name in OUR_COLUMNS}
+    return {**columns, **_replace_infinities(our_columns)}
 
 
 def _collect_values(judged: Mapping[str, Any], error: str | None) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _collect_values(judged: Mapping[str, Any], error: str | None) -> dict[str, A
     verdict = judged.get("verdict", UNDETERMINED)
     values = {**judged, "verdict": verdict, "error": error}
     if error is None and verdict == UNDETERMINED:
-        values["error"] = judged.get("degraded")
+        values["error"] = judged.get("degraded")  # why it's undetermined
 
     is_comparison = judged.get("schema", "").startswith("judgekit/comparison@")
     if is_comparison:
@@ -292,7 +292,7 @@ class Results:
         return 0
 
     def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Seal a row built by `result`, write it atomically, and return it. Raises `InputError`."""
+        """Seal a row built by `build_result`, write it atomically, and return it. Raises `InputError`."""
         row = seals.seal_row(columns, self._key)
         self._write(_dump_line(row).decode().removesuffix("\n"))
         return row
@@ -331,24 +331,25 @@ class _File(Results):
         is_lean = not full and tables.is_lean(str(self._path))
         self._omitted_columns = RECORD_COLUMNS if is_lean else ()
 
-        # Keeps a thread that still reads rows at the end of a run from using closed files.
+        # At the end of a run, a thread may still be reading rows. It mustn't use closed files.
         self._lock = threading.Lock()
         self._is_closed = False
 
         self._rows_met = 0
         self._has_written = False
-        self._noted_end = 0  # of the last line noted in the part file
+        self._noted_end = 0  # where the last noted line of the part file ends
         self._stamp_file = _stamp_file_of(os.path.realpath(out))
         self._resources = self._open_files(trust=trust)
 
     def _set_paths(self, out: str) -> None:
-        """Set the paths of the results file, the part file and the again file, and the table's writer."""
+        """Set the results file's path and writer, and the paths of the part file and the again file."""
         self._path = Path(resolve_output_path(out))
         self._writer = tables.load_writer(str(self._path))  # None if the results file is JSON Lines
+        # JSON Lines can be appended to directly. A table is written from its part file at the end.
         self._part = self._path if self._writer is None else part_file_of(self._path)
 
-        # The old lines of rows that are judged again stay here until the new ones are written, so that the
-        # results file never has a row twice, and nothing is lost if the run is killed.
+        # If a row is judged again, its old line is kept here until the run ends. So the results file never
+        # has the row twice, and a killed run loses nothing.
         self._again_file = self._path.with_name(f"{self._path.name}.again.jsonl")
 
     def _open_files(self, *, trust: bool) -> ExitStack:
@@ -426,8 +427,7 @@ class _File(Results):
     def _find_kept_verdict(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
         """Note a row's position in the input, and return its verdict in the results file.
 
-        Returns None if the row must be judged, because the results file has no verdict for it or its content
-        has changed.
+        Returns None if the row must be judged: it's new or undecided, or its content has changed.
         """
         self._rows_met += 1
         key = normalise_id(row_id)
@@ -441,6 +441,7 @@ class _File(Results):
         is_decided = not failed and word != UNDETERMINED
         if is_decided and seals.is_of(old_fingerprint, fingerprint):
             return str(word)
+        # The old line still counts until the row's new line is noted.
         self._database.execute("UPDATE rows SET again = 1 WHERE id = ?", (key,))
         return None
 
@@ -466,8 +467,8 @@ class _File(Results):
             raise self._write_error(error) from None
 
         self._note_row(row, in_again_file=False, start=start, size=len(raw))
-        # An interrupted call may have written a line without noting it. Then `_noted_end` stays before that
-        # line, so that `_put_in_order` notes both lines.
+        # If this line starts later, an interrupted call has written a line without noting it. Then leave
+        # `_noted_end` before that line: `_put_in_order` notes all lines after it.
         follows_noted_lines = start == self._noted_end
         if follows_noted_lines:
             self._noted_end += len(raw)
@@ -485,7 +486,9 @@ class _File(Results):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def write_out(self) -> None:
-        is_changed = self._has_written or self._is_fresh  # `_put_in_order` sets `_has_written`
+        # Check this first, because `_put_in_order` sets `_has_written`. A fresh run replaces an old table,
+        # even without any rows.
+        is_changed = self._has_written or self._is_fresh
         try:
             self._put_in_order()
             if self._writer is not None:
@@ -500,11 +503,11 @@ class _File(Results):
         """
         self._clean_end()
         has_unnoted_lines = os.fstat(self._descriptor).st_size > self._noted_end
-        if has_unnoted_lines:  # of this run
+        if has_unnoted_lines:  # an interrupted call of this run wrote them
             self._note_lines(self._part, in_again_file=False, start=self._noted_end)
         if not self._is_in_order():
-            rows_with_line = "start IS NOT NULL"
-            self._rewrite(self._part, condition=rows_with_line)
+            has_line = "start IS NOT NULL"
+            self._rewrite(self._part, condition=has_line)
         self._again_file.unlink(missing_ok=True)
 
     def _is_in_order(self) -> bool:
@@ -523,11 +526,14 @@ class _File(Results):
         return True
 
     def _write_table(self, writer: TableWriter, *, is_changed: bool) -> None:
-        """Write the results table from the part file, unless it's up to date: then it has the same mtime."""
+        """Write the results table from the part file, unless it's up to date.
+
+        `is_changed` means that this run may have changed the part file.
+        """
         part_time = self._part.stat().st_mtime_ns
         if not is_changed:
             has_same_time = self._get_modification_time() == part_time
-            if has_same_time and self._is_own_file():
+            if has_same_time and self._is_own_file():  # the table is up to date
                 return
         tables.write_table(
             writer,
@@ -545,13 +551,14 @@ class _File(Results):
 
     def count_other_rows(self) -> Counter[str]:
         counts = Counter[str]()
-        # A row that should have been judged again still has its old verdict if the run didn't reach it.
+        # A row without a place wasn't met in this run's input. A row with `again` was to be judged again, but
+        # the run didn't reach it, so it still has its old verdict.
         query = "SELECT start, size FROM rows WHERE (place IS NULL OR again) AND start IS NOT NULL"
-        lines = self._database.execute(f"{query} AND NOT in_again_file").fetchall()
-        if not lines:
+        positions = self._database.execute(f"{query} AND NOT in_again_file").fetchall()
+        if not positions:
             return counts
         with suppress(OSError), self._part.open("rb") as file:
-            for start, size in lines:
+            for start, size in positions:
                 file.seek(start)
                 row, _ = _parse_line(file.read(size))
                 judge = describe_judge(row or {})
@@ -584,7 +591,7 @@ class _File(Results):
     def _check_table(self) -> None:
         """Raise `UsageError` if the results file is a table with rows that may be missing from the part file.
 
-        Rows are only continued from the part file, so such rows would be lost.
+        A run only keeps rows that are in the part file, so it would lose the others.
         """
         problem = self._find_table_problem()
         if problem is not None:
@@ -607,13 +614,13 @@ class _File(Results):
     def _equals_lines(self, writer: TableWriter) -> bool:
         """Whether writing a table from the part file would give the same content as the results file.
 
-        The contents are compared because the times of copied files say nothing.
+        Compares the contents, because a copied file's time doesn't show when it was changed.
         """
-        # The results file may have been written with or without complete verdicts.
         try:
             with tempfile.TemporaryDirectory() as folder:
                 # The writer depends on the suffix.
                 table = Path(folder) / f"table{self._path.suffix}"
+                # The results file may have been written with or without complete verdicts.
                 for left_out in ((), RECORD_COLUMNS):
                     tables.write_table(
                         writer, self._part, table, OUR_COLUMNS, self._schema, left_out=left_out
@@ -632,7 +639,8 @@ class _File(Results):
         with suppress(FileNotFoundError), path.open("rb") as file:
             file.seek(start)
             for number, line in enumerate(read_bounded_lines(file, _MAX_LINE), 1):
-                raw = _NO_RESULT if line is None else line  # None means that the line is too long
+                # None means that the line is too long. Such a line is foreign, as `_NO_RESULT` is.
+                raw = _NO_RESULT if line is None else line
                 is_ended = line is None or raw.endswith(b"\n")
                 row, is_invalid_json = _parse_line(raw)
                 if is_invalid_json and not is_ended and _starts_like_result(raw):
@@ -652,7 +660,10 @@ class _File(Results):
                     self._noted_end = start
 
     def _refuse_other_run(self, row: Mapping[str, Any]) -> None:
-        """Raise `UsageError` if a row is from a run with another name. Runs can also have no name."""
+        """Raise `UsageError` if a row is from a run with another name.
+
+        A run without a name can continue any other, and any other can continue it.
+        """
         run_of_row = row.get(RUN)
         may_continue = self._run_name is None or run_of_row is None or run_of_row == self._run_name
         if may_continue:
@@ -663,7 +674,7 @@ class _File(Results):
     def _note_row(
         self, row: Mapping[str, Any], *, in_again_file: bool, start: int, size: int
     ) -> None:
-        """Note the position of a row's line, and the values that are needed later."""
+        """Note the position of a row's line, and the values that decide whether its result is kept."""
         values = {
             "id": normalise_id(row["id"]),
             "in_again_file": in_again_file,
@@ -687,7 +698,8 @@ class _File(Results):
         if self._is_fresh:  # an earlier run's lines don't count
             self._again_file.unlink(missing_ok=True)
 
-        # `_noted_end` is the end of the last complete line, including its line break even if that's missing.
+        # `_noted_end` is where the last complete line ends, with its line break. That's beyond the end of the
+        # file if the line break is missing. In a fresh run it's 0, so the file is emptied.
         size = os.fstat(self._descriptor).st_size
         has_incomplete_line = size > self._noted_end
         lacks_line_break = size < self._noted_end
@@ -705,16 +717,19 @@ class _File(Results):
         has_lines_to_move = self._database.execute(query).fetchone() is not None
         if has_lines_to_move:
             # The again file gets the lines before the part file loses them, so that a killed run loses none.
+            # The first call sets `in_again_file` for them, so the second one leaves them out.
             self._rewrite(self._again_file, condition="in_again_file OR again")
             self._rewrite(self._part, condition="NOT in_again_file")
 
     def _rewrite(self, target: Path, condition: str) -> None:
-        """Atomically rewrite `target`, the part or the again file, with the rows for which `condition` holds.
+        """Atomically rewrite `target` with the rows for which `condition` holds.
 
-        Lines are taken from both files, in the order of the input.
+        `target` is the part file or the again file. The lines are taken from both files, in the order of the
+        input.
         """
+        # `_copy_lines` sets `moved` for each line that it copies.
         self._database.execute("UPDATE rows SET moved = NULL")
-        self._again_file.touch(0o600)
+        self._again_file.touch(0o600)  # it's read below, so it must exist
         os.close(self._descriptor)  # Windows can't replace an open file
         try:
             with (
@@ -736,7 +751,7 @@ class _File(Results):
     def _copy_lines(
         self, part_file: IO[bytes], again_file: IO[bytes], target: IO[bytes], condition: str
     ) -> None:
-        """Copy the lines of rows for which `condition` holds, and note their new positions as `moved`."""
+        """Copy the lines of rows for which `condition` holds, and set `moved` to their new positions."""
         new_start = 0
         noted_lines = self._database.execute(_SELECT_IN_ORDER_SQL.format(condition))
         for row_id, in_again_file, start, size, sealed in noted_lines:
@@ -747,7 +762,7 @@ class _File(Results):
                 raw_line = _dump_line(seals.seal_row(json.loads(raw_line), self._key))
             target.write(raw_line)
 
-            is_sealed = bool(self._key) or sealed
+            is_sealed = bool(self._key) or sealed  # with a key, every copied line has a seal
             self._database.execute(_NOTE_MOVE_SQL, (new_start, len(raw_line), is_sealed, row_id))
             new_start += len(raw_line)
 
@@ -765,8 +780,8 @@ def open_results(
     """Open the results file `out`. If it's None, write JSON Lines to `stdout`.
 
     An existing file is continued, unless `fresh`. If `trust`, rows without a valid seal are sealed instead of
-    refused. If `full`, tables such as CSV also contain the complete verdicts. `source` are the rows to judge,
-    which can't be in `out`. `run` is the run's name, which must be the one in an existing file.
+    refused. If `full`, tables such as CSV also contain the complete verdicts. `source` are the rows to judge;
+    `out` can't be their file. `run` is the run's name. A file of a run with another name is refused.
 
     Raises `UsageError` if `out` can't be used for these results, and `InputError` if it can't be read or
     written.
@@ -789,10 +804,10 @@ def part_file_of(table: Path) -> Path:
 
 
 def find_complete_results(path: str) -> str:
-    """Return the file with the complete results of the table `path`.
+    """Return the file with the complete verdicts of the table `path`: itself or, if it's lean, its part file.
 
-    A lean table lacks the complete verdicts, which are in its part file. If the table was changed or copied
-    since it was written, the part file may not match it, so `path` itself is returned.
+    If a lean table was changed or copied since it was written, its part file may not match it. Then `path`
+    itself is returned.
     """
     if not tables.is_lean(path):
         return path
@@ -802,7 +817,7 @@ def find_complete_results(path: str) -> str:
         part_time = part_file.stat().st_mtime_ns
     except (OSError, ValueError):
         return path
-    is_as_written = table_time == part_time  # writing the table gave it its part file's time
+    is_as_written = table_time == part_time  # a written table gets the part file's time
     return str(part_file) if is_as_written else path
 
 
@@ -837,7 +852,10 @@ def write_error(name: str, folder: str, error: OSError, option: str = "--out") -
 
 
 def _stamp_file_of(table: str) -> Path | None:
-    """Return the path of a file in which we note that this user wrote a table. None if that's impossible."""
+    """Return the path of the file with a table's stamp, which shows that this user wrote the table.
+
+    Returns None if its folder can't be made.
+    """
     try:
         return Path(environment.RESULTS.make()) / environment.make_file_name(table)
     except OSError:
@@ -883,6 +901,7 @@ def _open_temporary(table: str) -> sqlite3.Connection:
     # For the path "", SQLite creates a temporary file, and removes it even if the process dies.
     database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
     database.execute(table)
+    # One transaction for all statements is faster. It's never committed, since nobody needs the file later.
     database.execute("BEGIN")
     return database
 

@@ -118,7 +118,7 @@ class RowFiles:
 def open_file_system(address: str) -> tuple[FileSystem, str]:
     """Open the file system of a local path, or of an address such as s3://bucket/folder.
 
-    Returns it with the path in it. Raises pyarrow's errors.
+    Also returns the path within it. Raises pyarrow's errors.
     """
     import_parquet_module(address, "an address")  # raises an error if pyarrow isn't installed
     from pyarrow.fs import FileSystem, LocalFileSystem  # noqa: PLC0415 - an optional dependency
@@ -201,7 +201,7 @@ class Rows:
         is_on_this_machine = not is_stdin and not is_address
         self.paths: tuple[str, ...] = (get_file_path(path),) if is_on_this_machine else ()
         self.name = "standard input" if is_stdin else replace_surrogates(path)
-        self.read_from = self.name
+        self.read_from = self.name  # stays the same even if the name is changed
         self.can_reread = not is_stdin
         self.schema = schema
         self.can_split = can_split
@@ -226,7 +226,7 @@ def open_rows(path: str, stdin: BinaryIO, reading: Reading | None = None) -> Row
         return Rows(path, partial(_read_stdin, stdin, reading))
 
     is_address = "://" in path
-    if not is_address:
+    if not is_address:  # a link in a checkout mustn't lead out of it
         refuse_link_out(get_file_path(path))
     files = replace(RowFiles.at(path), reading=reading)
     schema = _check_first_file(files, path, reading)  # now, to report problems early
@@ -234,10 +234,13 @@ def open_rows(path: str, stdin: BinaryIO, reading: Reading | None = None) -> Row
 
 
 def _check_first_file(files: RowFiles, path: str, reading: Reading) -> pa.Schema | None:
-    """Check the first file, and return its columns' types, if any. Raises `InputError`."""
+    """Check the first file with typed columns, or else the first file, and return the types, if any.
+
+    Raises `InputError`.
+    """
     with _explain_read_errors(path):
-        has_several_files = Path(path).is_dir() or "://" in path
-        if not has_several_files:
+        is_folder_or_address = Path(path).is_dir() or "://" in path
+        if not is_folder_or_address:
             _require_rows_file(path)
         first_path = _find_typed_file(files)
         with files.open_file(first_path) as file:

@@ -92,7 +92,7 @@ async def judge_here(
 ) -> AsyncGenerator[tuple[PendingRow, Record | None], None]:
     """Judge rows in this process, and yield each row with its record.
 
-    The record is None for unjudgeable rows. Set `never_blocks` if reading the rows never waits, for example
+    The record is None for unjudgeable rows. Set `never_blocks` if reading the rows never waits, as it can
     on a pipe.
     """
     stream = stream_judgements(
@@ -115,11 +115,12 @@ async def stream_judgements(
 ) -> AsyncGenerator[tuple[PendingRow, Any], None]:
     """Judge rows in this process, and yield each row with its verdict or comparison.
 
-    For an unjudgeable row, None takes its place. `adapt` can replace each new judge by another one.
-    Set `never_blocks` if reading the rows never waits, for example on a pipe.
+    An unjudgeable row is yielded with None. `adapt` can replace each new judge by another one.
+    Set `never_blocks` if reading the rows never waits, as it can on a pipe.
     """
     async with aclosing(open_gateway(environment.environ())) as gateway:
         row_judge = _RowJudge(make_judge_finder(gateway, project, request, adapt))
+        # The limit depends on the judge, which the first judgeable row shows.
         rest = iter(rows)
         head = _take_until_judgeable(rest)
         limit = await _find_limit(row_judge, head, at_once)
@@ -143,7 +144,8 @@ def _take_until_judgeable(rows: Iterator[PendingRow]) -> list[PendingRow]:
 
 
 async def _find_limit(row_judge: _RowJudge, head: Sequence[PendingRow], at_once: int) -> int:
-    """Find how many rows to judge at once, which depends on the models of the last row's judge."""
+    """Find how many rows to judge at once, which depends on the models of the first judgeable row's judge."""
+    # `head` ends with the first judgeable row, if there's one.
     subject = head[-1].subject if head else None
     if subject is None:  # no row can be judged
         return at_once
@@ -167,8 +169,9 @@ class _RowJudge:
         return judgement
 
     async def find_judge(self, subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds of judge
-        """Return a subject's judge. The first subject of each kind builds it."""
+        """Return a subject's judge. It's built once for each kind of subject."""
         kind = get_judge_kind(subject)
+        # `_make_judge` keeps judges, too, but calling it takes a thread.
         if kind not in self._judges:
             # This blocks, because it reads files, loads litellm, and asks local servers for models.
             make_judge = partial(self._make_judge, subject)
@@ -209,7 +212,7 @@ def build_local_runner(
 ) -> Runner:
     """Build a runner that judges rows in this process.
 
-    Set `never_blocks` if reading the rows never waits, for example on a pipe.
+    Set `never_blocks` if reading the rows never waits, as it can on a pipe.
     """
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
@@ -223,9 +226,10 @@ def build_local_runner(
                 async for row, record in stream:
                     on_record(row, record)
 
-        # Run this in the event loop that calls models, so that calls needn't switch threads.
-        in_home_loop = running.run_in_home_loop(pass_records, patience=running.END_SECONDS)
-        running.run(in_home_loop)
+        # Run this in the event loop that calls models, so that calls needn't switch threads. If the run is
+        # interrupted, it has END_SECONDS to end.
+        judging = running.run_in_home_loop(pass_records, patience=running.END_SECONDS)
+        running.run(judging)
 
     return runner
 
@@ -266,14 +270,15 @@ def _build_body_maker(
     """Build a function that makes the JSON body of a row's request to the engine."""
     subject_key = "document" if task == "judge" else "comparison"
 
-    # All requests share most fields, so serialise these only once. The object stays open for the subject.
+    # All requests share most fields, so serialise these only once. `make_body` adds the subject and the
+    # closing brace.
     shared_fields = {**client.build_caller_fields(str(project)), "wish": request.model_dump()}
-    open_object = json.dumps(shared_fields).removesuffix("}")
+    body_start = json.dumps(shared_fields).removesuffix("}")
 
     def make_body(row: PendingRow) -> bytes:
         subject = None if row.subject is None else row.subject.build_body()
         last_field = f'"{subject_key}": {json.dumps(subject)}'
-        return f"{open_object}, {last_field}}}".encode()
+        return f"{body_start}, {last_field}}}".encode()
 
     return make_body
 

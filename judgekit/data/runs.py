@@ -191,7 +191,7 @@ class DatasetRun(Tally):
     def _is_budget_spent(self) -> bool:
         """Whether the budget will be spent once the current rows are judged.
 
-        Notes it in `is_budget_spent`, too.
+        If so, sets `is_budget_spent`, which other runners can set, too.
         """
         if self.max_cost_usd is None:
             return self.is_budget_spent
@@ -212,7 +212,7 @@ class DatasetRun(Tally):
     ) -> dict[str, Any]:
         """Write a row's result and return it. `record` is None if the row couldn't be judged.
 
-        If `is_paid`, `note_calls` has already counted the calls.
+        If `is_paid`, `note_calls` has already counted the record's calls and their cost.
         """
         row = build_result(
             pending.row,
@@ -240,7 +240,7 @@ class DatasetRun(Tally):
     def _note_failure(self, pending: PendingRow, record: Record | None, error: str) -> None:
         """Count a row without a verdict, and keep its error for a message."""
         self.failure_count += 1
-        # A failed judgement is more interesting than an unjudgeable row, so it replaces one.
+        # A failed judgement says more than an unjudgeable row, so it replaces an earlier error.
         if record or not self.first_failure:
             self.first_failure = f"row {pending.row_id} has no verdict: {error}"
 
@@ -258,7 +258,7 @@ class DatasetRun(Tally):
         self.round_count += len(record["rounds"])
         self.doubled_models |= _find_doubled(record["rounds"])
 
-        failures = [round_["failure"] for round_ in record["rounds"]]
+        failures = [round_["failure"] for round_ in record["rounds"]]  # None for a successful call
         if not failures:  # no calls were made
             return
         self.sent_count += 1
@@ -288,6 +288,7 @@ class DatasetRun(Tally):
         kinds = {failure["kind"] if failure else None for failure in failures}
         if kinds.issubset(_REFUSAL_FAILURES):
             return True
+        # A bad request can be due to the row's text. The same message for each row is about something else.
         if kinds.issubset(_REQUEST_FAILURES):
             return self._is_same_refusal(failures[0]["message"])
         return False
@@ -298,11 +299,11 @@ class DatasetRun(Tally):
         The first message is noted here. If messages differ, they may be about the row's text rather than the
         configuration.
         """
-        words = _NUMBER_PATTERN.sub("N", message)
+        text_without_numbers = _NUMBER_PATTERN.sub("N", message)
         is_first = not self.refused_words
         if is_first:
-            self.refused_words = words
-        return words == self.refused_words
+            self.refused_words = text_without_numbers
+        return text_without_numbers == self.refused_words
 
     def describe_doubled_models(self) -> str | None:
         """Describe models that fill several tiers, and the calls per row. Returns None if there are none."""
@@ -331,7 +332,7 @@ class DatasetRun(Tally):
         self.verdict_counts[word] += 1
         label = self.find_label(row)
         if label is not None:
-            # So many different values can't be labels.
+            # A column with so many different values doesn't have labels, so count further ones as one.
             if len(self.label_verdict_counts) > _MAX_LABELS:
                 label = _OTHER_LABEL
             self.label_verdict_counts[label, word] += 1

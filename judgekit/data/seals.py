@@ -82,6 +82,7 @@ def _read_or_create_key_file() -> str | None:
     path = Path(environment.STATE_KEY.path())
     try:
         environment.make_private_folder(str(path.parent))
+        # If the file exists already, this returns its content.
         key_in_file = outputs.write_once(str(path), secrets.token_hex(32).encode())
         mode = path.stat().st_mode
     except OSError:
@@ -180,14 +181,14 @@ def _list_line_content(row: Mapping[str, Any]) -> list[str]:
 
 
 def _list_cells_content(cells: Mapping[str, Any]) -> list[Any]:
-    """List the content of a Parquet row that its seal covers: all names and cells, except empty cells."""
+    """List what a Parquet row's seal covers: its hash, and the names and texts of its nonempty cells."""
     # Convert the cells to text, because merging files can turn a column's numbers into text.
-    filled = []
+    names_and_texts = []
     for name, value in cells.items():
         text = _convert_cell(value)
         if name != FINGERPRINT and text is not None:
-            filled.append([_replace_surrogates(name), text])
-    return [_read_hash(cells), sorted(filled)]
+            names_and_texts.append([_replace_surrogates(name), text])
+    return [_read_hash(cells), sorted(names_and_texts)]
 
 
 def _read_hash(row: Mapping[str, Any]) -> str:

@@ -155,27 +155,30 @@ def _is_windows_1252(head: bytes) -> bool:
         text = head.decode("cp1252")
     except UnicodeDecodeError:
         return False
-    signs = [char for char in text if not char.isascii()]
-    likely_signs = [char for char in signs if char in _LIKELY_SIGNS]
-    return len(likely_signs) > len(signs) / 2
+    # Damaged bytes would give unlikely characters as often as likely ones.
+    non_ascii = [char for char in text if not char.isascii()]
+    likely = [char for char in non_ascii if char in _LIKELY_SIGNS]
+    return len(likely) > len(non_ascii) / 2
 
 
 def _resembles_utf_8(head: bytes) -> bool:
-    """Whether text is intact UTF-8, or damaged UTF-8 that still has characters beyond ASCII."""
+    """Whether text is UTF-8, even if some of its bytes are damaged."""
     # The head can end in the middle of a character, so decode it incrementally.
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     non_ascii = {char for char in decoder.decode(head) if not char.isascii()}
     replacement = "\ufffd"  # for invalid bytes
     byte_order_mark = "\ufeff"
     is_intact = replacement not in non_ascii
+    # Bytes in another encoding hardly ever make a valid character beyond ASCII.
     letters = non_ascii.difference([replacement, byte_order_mark])
     return is_intact or bool(letters)
 
 
 def _has_bare_returns(head: bytes) -> bool:
-    """Whether there are multiple lines that end with a bare CR, as on old Macs."""
+    """Whether lines end with a bare CR, as on old Macs."""
     if b"\n" in head or b"\r" not in head:
         return False
+    # There must be text on both sides of a CR, because the head can also end between CR and LF.
     nonblank_lines = [line for line in head.split(b"\r") if line.strip()]
     return len(nonblank_lines) > 1
 

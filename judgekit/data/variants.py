@@ -103,7 +103,7 @@ class Variants:
     ) -> None:
         """Judge each row by all variants, and pass the combined record to `on_record`.
 
-        Set `never_blocks` if reading the rows never waits, for example on a pipe.
+        Set `never_blocks` if reading the rows never waits, as it can on a pipe.
         """
         async with aclosing(open_gateway(environment.environ())) as gateway:
             judges = await self._make_judges(gateway, project)

@@ -478,7 +478,7 @@ def _find_letter_of_side(text: str, text_count: int) -> str | None:
 
     Returns None if the label isn't understood, or if there's no such text.
     """
-    # `plain` removes the minus of -1, so check for it first.
+    # `normalise_name` removes the minus of -1, so check for it first.
     is_negative = text.strip().startswith("-")
     if is_negative:
         return None

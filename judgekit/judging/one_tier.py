@@ -20,7 +20,7 @@ async def judge_first(
     """Judge a document with a single tier before a stronger judge, and note the opinion's margin.
 
     A promise limits how often the tier may disagree with the stronger judge. If that makes the tier's opinion
-    final, the verdict's `because` is `PROMISED`.
+    final, the verdict's `because` is `PROMISED_ROW`.
     """
     first_judge = judge_of_tier(tier, judge).with_settings(is_promised=True)
     verdict = await first_judge.run(state)

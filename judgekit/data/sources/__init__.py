@@ -59,7 +59,7 @@ class Reading:
         self.delimiter = delimiter
         """A character, or None to find it in the file's header."""
         self._show_remark = listener
-        self._made: set[str] = set()
+        self._made: set[str] = set()  # the remarks so far
 
     def remark(self, text: str) -> None:
         """Pass a remark to the listener, unless the same one was made before."""
@@ -102,12 +102,12 @@ class Source(NamedTuple):
     has_tables: bool = False
 
     def recognises(self, path: str) -> bool:
-        """Whether a file has a name for rows of this kind."""
-        file = path
+        """Whether a file's name has an extension for rows of this kind."""
+        file_path = path
         if self.has_tables:
-            file, _ = split_table(path)
+            file_path, _ = split_table(path)
         # Skip the first character, because a file named `.csv`, for example, has no extension.
-        name = PurePath(file).name[1:]
+        name = PurePath(file_path).name[1:]
         return strip_compression_extension(name).endswith(self.endings)
 
     @property

@@ -23,8 +23,8 @@ _GZIP_MAGIC = b"\x1f\x8b"
 def open_as_utf_8(file: BinaryIO, name: str, reading: Reading) -> BinaryIO:
     """Wrap a text file, so that reading it unpacks it, and converts it to UTF-8 with LF.
 
-    A plain UTF-8 file is returned unchanged. Other encodings than UTF-8 get a remark. Reading raises
-    `InputError` if the file is damaged.
+    A plain UTF-8 file is returned unchanged. A conversion gets a remark, unless the user named the encoding.
+    Reading raises `InputError` if the file is damaged.
     """
     head = sniffing.peek_head(file)
     if head.startswith(_GZIP_MAGIC):

@@ -102,7 +102,7 @@ def _split_outputs(outputs: OutputColumns, number: int, row: dict[str, str]) -> 
     `number` is the row's number in the file.
     """
     first_number = (number - 1) * len(outputs.outputs) + 1
-    cells = list(row.values())
+    cells = list(row.values())  # `build_rows` has its own names for them
     for row_number, columns in enumerate(outputs.build_rows(cells), first_number):
         yield DataRow(row_number, columns)
 
@@ -152,10 +152,10 @@ class _Lines:
         return next_line
 
     def _decode(self, raw: bytes | None) -> str:
-        """Decode a line. Returns "" for a line that was too long, which is None."""
+        """Decode a line. If it was too long, `raw` is None, and the result is ""."""
         if raw is None:
             return ""
-        if self.line_number == 1 and not self._row_lines:
+        if self.line_number == 1 and not self._row_lines:  # the file's first line
             raw = raw.removeprefix(BOM)
         # Invalid bytes become surrogates, which are reported once the cells have been parsed.
         return raw.decode("utf-8", "surrogateescape")
@@ -184,7 +184,9 @@ def _is_separator_line(cells: Sequence[str]) -> bool:
     """Whether a line is a separator line such as `sep=;`, which Excel understands above the header."""
     if not cells[0].startswith("sep="):
         return False
-    delimiter_count = len(cells) - 1  # the reader has split the line there
+    # One character follows `sep=`. If it's the reader's own delimiter, the reader has split the line there,
+    # so count it.
+    delimiter_count = len(cells) - 1
     return len(cells[0]) + delimiter_count == len("sep=;")
 
 

@@ -39,6 +39,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
             try:
                 sample = json_lines.read_object(_unpack(archive, entry, file, name))
             except CellError as error:
+                # A sample has no line, so give its number for both.
                 yield build_unreadable_row(error, number, number)
                 continue
             yield DataRow(number, presets.remove_bulk(sample))
