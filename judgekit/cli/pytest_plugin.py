@@ -162,7 +162,7 @@ def _load_rubric(name: str | None, options: Mapping[str, Any]) -> ScoreRubric:
     check_arguments("assert_accepted", rubric=name)
     request = JudgeRequest(rubric=name)
     loaded = service.load_rubric(settings.load(project), project, request)
-    # Requests to judge a text have no other kind.
+    # For a request to judge a text, only score rubrics are loaded.
     rubric = cast("ScoreRubric", loaded.rubric)
     _check_needs(rubric, options)
     return rubric

@@ -294,6 +294,7 @@ def _open_rows(path: str) -> Rows:
     from judgekit.data.sources import Reading
 
     complete_path = find_complete_results(path)
+    # `note` prints remarks on how the file is read, such as its encoding or its sheet.
     rows = open_rows(complete_path, sys.stdin.buffer, Reading(listener=note))
     if complete_path != path:
         rows.name = replace_surrogates(path)  # messages name the given file
@@ -382,7 +383,7 @@ def _describe_results(results: ResultsReport) -> str:
     words = ", ".join(f"{count:,} {word}" for word, count in results.verdicts.items())
     parts = [f"{format_count(results.rows, 'row', 'rows')}: {words}"]
     if results.undetermined:
-        # "1 without a verdict is", "2 without a verdict are"
+        # As in `2 without a verdict are left out of all rates`.
         count = format_count(results.undetermined, "without a verdict is", "without a verdict are")
         parts.append(f"{count} left out of all rates")
 

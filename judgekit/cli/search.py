@@ -52,6 +52,7 @@ def search(
     options.check_filled("QUERY", "words to search for", query)
 
     search_options: dict[str, Any] = {"mode": mode, "judge": judge, "limit": number}
+    # The engine calls the models, so it's of use only with --judge.
     wants_engine = judge and not no_engine and is_engine_wanted()
     use_engine = wants_engine and _are_folders(root or ())
     selection = _find_results(query, root, search_options, use_engine=use_engine)
