@@ -192,12 +192,15 @@ def search(
     judge: bool = False,
     limit: int = RESULTS,
 ) -> SearchResult:
-    """Search for stored texts about `query`, best first; with `judge`, only those the models keep.
+    """Search for stored texts about `query`. The best ones come first.
 
-    `roots` are folders, relative to the current one, or `claude:auto`; by default those in the configuration
-    of `project` (the current one). If no model answers, a lenient search returns all BM25 results, and a
-    strict one the few that BM25 is sure of. Raises `ConfigError`, `InputError` (a root isn't a folder) or
-    `UsageError`.
+    `roots` are folders, relative to the current one, or `claude:auto`. By default, the folders in the
+    configuration of `project` are searched. The default `project` is the current one.
+
+    With `judge`, models choose which texts to keep. If no model answers, a lenient search returns all BM25
+    results, and a strict search only those that BM25 is sure of.
+
+    Raises `ConfigError`, `UsageError`, or `InputError` if a root isn't a folder.
     """
     require("search", query=query, limit=limit)
     check_arguments("search", mode=mode, roots=roots, project=project)
@@ -211,9 +214,9 @@ def search(
     ranked = _find_candidates(
         query, config, project_folder, roots, profiles, limit=limit, judge=judge
     )
-    # Without full-text search (`fallback`), even an empty result has to say that no model was asked.
-    has_choice = bool(ranked.candidates or ranked.fallback_reason)
-    if judge and has_choice:
+    # Without full-text search, even an empty result has to say that no model was asked, as the choice does.
+    needs_choice = bool(ranked.candidates or ranked.fallback_reason)
+    if judge and needs_choice:
         choice = _choose_with_models(query, ranked, config, project_folder, profiles, search_mode)
     else:
         choice = _Choice([KeptHit(candidate, "bm25") for candidate in ranked.candidates])
@@ -248,7 +251,7 @@ def _build_result(kept: KeptHit, probability: float | None) -> Result:
     """Build the result for a hit. A decision model's `probability` replaces the hit's confidence."""
     fields = kept.hit.build_result_fields()
     fields["because"] = kept.because
-    # `fields` already says whether BM25 or a program found the hit.
+    # "bm25" means that no model chose. Keep the field as it is then: it may name a program instead of BM25.
     if kept.kept_by != "bm25":
         fields["kept_by"] = kept.kept_by
     if probability is not None:
@@ -427,14 +430,15 @@ def choose_for_prompt(
     has_threshold = threshold is not None
     if has_threshold:  # the most probable first; hits without a probability come last
         kept_positions.sort(key=lambda position: -probabilities.get(position, 0.0))
-    # Without a threshold, only a decision model's probabilities are meaningful.
+    # Without a threshold, only decision models' probabilities are meaningful.
     are_meaningful = selection.by_decisions or has_threshold
     return HookChoice(
         kept=[hits[position] for position in kept_positions],
         undecided=undecided,
         selection=selection,
         probabilities=probabilities if are_meaningful else {},
-        # Nothing shows how far to believe such a model's yes, but it can still remove hits.
+        # Without a calibration or a threshold, nothing shows how far to trust the model's yes. So the model
+        # may only remove hits.
         only_drops=is_uncalibrated(selection) and not has_threshold,
     )
 
@@ -473,6 +477,7 @@ def _cut_redacted_snippet(passage: str, body: str) -> str:
     if redacted_body.secrets:  # then show the memory's start instead of the passage
         text = redacted_body.text
     else:
+        # Only the body's first `MAX_REDACTED_CHARS` were searched, so a later passage can still have secrets.
         text = redaction.words(beginning)
     on_one_line = " ".join(text.split())
     return on_one_line[:SNIPPET_CHARS]
@@ -602,13 +607,13 @@ def _let_models_answer_once(config: Config) -> Config:
 
 
 async def _prepare_for_hook(settings: JudgeSettings, configured_deadline: float) -> float:
-    """Prepare the models' calls, and return the seconds left for the calls, or 0 or less if none are.
+    """Import what the models' calls need, and return the seconds left for the calls.
 
-    The time for preparations, such as imports, counts for the deadline.
+    The result is 0 or negative if the imports took the whole deadline.
     """
     deadline = min(configured_deadline, HOOK_SECONDS)
     seconds_left = deadline - await _import_packages(settings, deadline)
-    if settings.deciding_tiers:
+    if settings.deciding_tiers:  # decision models answer fast, so don't wait long for them
         return min(seconds_left, DECISION_SECONDS)
     return seconds_left
 
@@ -616,8 +621,7 @@ async def _prepare_for_hook(settings: JudgeSettings, configured_deadline: float)
 async def _import_packages(settings: JudgeSettings, timeout: float) -> float:
     """Import the packages that the models' calls need, for up to `timeout` seconds.
 
-    Returns the seconds it took. Import them before the calls, so that the calls' timeouts don't include this
-    time.
+    Returns the seconds it took. Call it before the calls, so that their timeouts don't include the imports.
     """
     started = time.monotonic()
     models = [model for models in settings.models_by_tier.values() for model in models]

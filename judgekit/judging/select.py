@@ -56,8 +56,9 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         if not self.settings.redact:
             return subject, 0
 
-        # Only redact the start of the query's texts, because prompts are cut to less than that anyway. The
-        # margin is for a secret that crosses the cut: half a secret wouldn't be recognised.
+        # Only redact the start of the query's texts, because prompts show no more of them. To show a turn, up
+        # to 4 * `TURN_CHARS` are read, as some are removed. The margin is for a secret that crosses the cut:
+        # half a secret wouldn't be recognised.
         turn_limit = 4 * documents.TURN_CHARS + redact.SEARCH_MARGIN_CHARS
         query_limit = documents.PROMPT_CHARS + redact.SEARCH_MARGIN_CHARS
         turns = [redact.words(turn[:turn_limit]) for turn in subject.query.turns]
@@ -77,12 +78,11 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             if isinstance(step, Ask) and step.tier == tier:
                 open_candidates.append(candidate)
 
-        # The tiebreaker settles a difference between tiers. If the deep tier gave no marks, there's no
-        # difference, so use the deep tier's instructions.
         deep_marks = state.opinions.get("deep", {}).values()
         lacks_deep_marks = all(mark is None for mark in deep_marks)
         instructions_tier = tier
         if tier == "tiebreaker" and lacks_deep_marks:
+            # There's no difference between tiers to settle, so the tiebreaker does the deep tier's job.
             instructions_tier = "deep"
 
         return SelectQuestion(
@@ -130,7 +130,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return self.record(state, UNASKED).model_copy(update={"degraded": why})
 
     def record(self, state: JudgingState[Candidates], end: End) -> Selection:
-        """Build the record with the decisions on all candidates, and the reason if some are undetermined."""
+        """Build the record with the decisions on all candidates, and the reasons if some are undetermined."""
         del end  # judging ends separately for each candidate
         all_decisions = [
             self._build_decision(state, candidate.id) for candidate in state.subject.candidates
@@ -138,7 +138,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         reservations = []
         if any(decision.decision == "undetermined" for decision in all_decisions):
             reservations = list_failures(state.rounds) or self._explain_unproven(state)
-        if state.refusal_reason:
+        if state.refusal_reason:  # it explains everything, so it replaces other reasons
             reason = f"not judged: {state.refusal_reason}"
             reservations = [Reservation(ReservationKind.NOT_JUDGED, reason)]
         return Selection(

@@ -125,15 +125,15 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         key = self._build_key(self.subject.candidates).append_part(candidate.id)
         threshold = self._find_threshold(endpoint)
 
-        # The first control asks about the same candidate for an unrelated request.
+        # The first control asks about the same candidate, but for an unrelated request.
         unrelated_query = query._replace(text=pointwise.IDLE_REQUEST)
         about_unrelated_query = self._build_pair(
             candidate, unrelated_query, key.append_part("idle")
         )
         controls = [self._build_control(about_unrelated_query, pointwise.MIN_GAIN, threshold)]
         if query.turns:
-            # The second control asks about an unrelated memory for the same request. It's only asked once for
-            # all candidates.
+            # Earlier turns can make a model say yes to any memory, so also ask about an unrelated one. This
+            # prompt is the same for all candidates, so the session sends it once and remembers the reply.
             about_unrelated_memory = self._build_pair(
                 pointwise.IDLE_MEMORY, query, key.append_part("idle-memory")
             )
@@ -156,20 +156,22 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     ) -> Questionnaire:
         """Build a questionnaire with a question for each of the rubric's criteria.
 
-        `context` writes the candidates and the query.
+        `context` is the function that writes the prompt's part with the candidates and the query.
         """
         questions = {}
         for name, text in rubric.criteria.items():
             text_for_mode = getattr(text, self.mode)
             questions[name] = TypedQuestion(text_for_mode)
 
-        # Present the rubric's examples as earlier turns of the conversation.
-        turns = []
+        # Present the rubric's examples as earlier turns of the conversation with the model.
+        example_turns = []
         for example in rubric.prompt.examples:
-            memory = PromptCandidate.of(example, name="", text=example.text)
+            candidate = PromptCandidate.of(example, name="", text=example.text)
             query = Query(example.query)
-            example_context = partial(prompt.write_candidate_context, candidate=memory, query=query)
-            turns.append((example_context, "yes" if example.holds else "no"))
+            example_context = partial(
+                prompt.write_candidate_context, candidate=candidate, query=query
+            )
+            example_turns.append((example_context, "yes" if example.holds else "no"))
 
         instructions_tier = self.instructions_tier or self.tier
         return Questionnaire(
@@ -179,7 +181,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
             instructions=getattr(rubric.prompt.instructions, instructions_tier),
             context=context,
             questions=questions,
-            example_turns=turns,
+            example_turns=example_turns,
         )
 
     def _build_control(
@@ -236,19 +238,21 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
 
     def read(self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers) -> Kept:
         """Group a model's answers by candidate. Criteria without an answer are omitted."""
-        yes: dict[str, dict[str, float]] = {}
+        yes_by_candidate: dict[str, dict[str, float]] = {}
         for label, candidate_id in questionnaire.labels.items():
             candidate_yes = {}
             for criterion in questionnaire.questions:
-                name = criterion
-                if label != _LONE_CANDIDATE_LABEL:
-                    name = questionnaire.name_question(label, criterion)
-                if name in answers.points:
-                    candidate_yes[criterion] = answers.points[name]
-            yes[candidate_id] = candidate_yes
-        # The model wrote its answers, and gave no probabilities.
-        is_in_words = not answers.probabilities_by_question
-        return Kept(yes, threshold=None if is_in_words else self._find_threshold(endpoint))
+                question_name = criterion
+                if label != _LONE_CANDIDATE_LABEL:  # one of several candidates
+                    question_name = questionnaire.name_question(label, criterion)
+                if question_name in answers.points:
+                    candidate_yes[criterion] = answers.points[question_name]
+            yes_by_candidate[candidate_id] = candidate_yes
+        # A model that writes its answers gives no probabilities to compare with a threshold.
+        is_written = not answers.probabilities_by_question
+        return Kept(
+            yes_by_candidate, threshold=None if is_written else self._find_threshold(endpoint)
+        )
 
     def _find_threshold(self, endpoint: Endpoint | None) -> float:
         """Return the probability of yes at which a model is undecided, as measured or by default one half."""
@@ -282,18 +286,18 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return marks if any(marks.values()) else None
 
     def _combine_marks(self, sample: Sequence[Kept | None]) -> dict[str, Mark]:
-        """Mark the candidates in a sample: decide which ones to keep.
+        """Merge the answers of a sample's calls, and mark the candidates: decide which ones to keep.
 
-        A sample's calls can be about different criteria or candidates. A failed call is None. Candidates
-        without answers to all criteria get no mark.
+        Candidates without answers to all criteria get no mark.
         """
         yes_by_candidate: defaultdict[str, dict[str, float]] = defaultdict(dict)
         threshold = None
-        for call_value in sample:
-            if call_value is None:
+        # Each call is about some of the candidates and criteria.
+        for call_answers in sample:
+            if call_answers is None:  # the call failed
                 continue
-            threshold = call_value.threshold  # the same for all calls
-            for candidate, yes_by_criterion in call_value.yes_probabilities.items():
+            threshold = call_answers.threshold  # the same for all calls
+            for candidate, yes_by_criterion in call_answers.yes_probabilities.items():
                 yes_by_candidate[candidate] |= yes_by_criterion
 
         marks = {}

@@ -61,6 +61,7 @@ def build_document_judge(
     """
     config = configuration.load(project)
     has_server = config.server.url is not None
+    # A replay takes its replies from a recording, so it's judged here.
     if has_server and not is_replaying(environment.environ()):
         return _build_remote_judge(gateway, config, project, request)
 
@@ -93,7 +94,7 @@ def _build_remote_judge(
     from judgekit.judging import shared  # noqa: PLC0415 - imported lazily because it's rarely needed
 
     server = shared.find_shared_judge(config)
-    assert server is not None  # noqa: S101 - the configuration names it
+    assert server is not None  # noqa: S101 - the caller has checked that `server.url` is set
     model = request.model or environment.environ().get(panel.ONLY_MODEL)
     if model:
         problem = "the shared judge (server.url) chooses models; leave it out"
@@ -105,7 +106,7 @@ def _build_remote_judge(
     loaded = load_rubric(config, project, request)
     # Without tiers, no local models are looked up.
     settings = judge_settings(config, loaded, project, request, tiers=())
-    # `instead` replaces the judging on this machine.
+    # `judge_instead` replaces the judging on this machine.
     judge = DocumentJudge(gateway, settings, open_reply_cache(request), judge_instead=server.judge)
     return judge, server.url
 
@@ -117,10 +118,12 @@ def _choose_depth(wanted_depth: AnyDepth, config: Config, document: Document) ->
     if wanted_depth != "auto":
         return Depth(depth=wanted_depth, rule="as asked")
 
+    # The rules in a project can't ask for less than the user's own, so both are needed.
     users_rules = configuration.load(None).gate
     rules = config.gate
     has_depth_rules = bool(rules.depth) or rules.review is not None
     if not has_depth_rules:
+        # "usual" stands for the default rules.
         rules = configuration.GateConfig.model_validate({"depth": "usual"})
         users_rules = rules
 
@@ -138,7 +141,8 @@ def load_rubric(config: Config, project: Path | None, request: JudgeRequest) -> 
     if name is None:
         return loader.load_configured_rubric("judge", config.judge.rubric, project)
     if name.endswith((".yaml", ".yml")):
-        # Use an absolute path, so that errors are the same here and in an engine.
+        # The engine, which runs in another folder, makes the path absolute. Do so here too, so that errors
+        # name the same path.
         with suppress(FileNotFoundError):  # the current folder doesn't exist anymore
             name = str(Path(name).absolute())
     return loader.find_rubric(name, project, (ScoreRubric,))
@@ -151,7 +155,7 @@ def judge_settings(
     request: JudgeRequest = DEFAULT_REQUEST,
     *,
     tiers: Collection[TierName] = TIERS,
-    subjects: int = 0,  # the number of texts scored for a comparison
+    subjects: int = 0,
 ) -> JudgeSettings:
     """Build a judge's settings, with the models of `tiers` and a calibration that fits them.
 
@@ -161,6 +165,7 @@ def judge_settings(
     settings = JudgeSettings.of(config.judge, request, loaded)
     settings = _add_models(settings, config, project, tiers)
     if settings.author_family:
+        # A project that names a family must not cause texts to be sent to another provider than the user's.
         families = panel.project_named_families(config, project, request.model)
         settings = replace(settings, project_named_families=families)
     # The calibration comes last, because it must fit the other settings.
@@ -182,6 +187,7 @@ def _add_models(
         if tier in tiers:
             models_by_tier[tier] = models
 
+    # Called later, if models have to be replaced, such as those of the author's family
     list_other_panels = found_panel.find_other_panels
     if settings.max_cost_usd:  # a cost limit only works with known prices
         set_by_caller = request.max_cost_usd is not None
@@ -308,7 +314,7 @@ class SubjectJudges:
     def __init__(self, project: Path | None, request: JudgeRequest) -> None:
         self._project = project
         self._request = request
-        # Nothing is sent, so it needs no variables.
+        # Nothing is sent, so there's nothing to record, and the gateway needs no environment variables.
         self._gateway = open_gateway({})
         self._document_judge: DocumentJudge | None = None
         # By the number of texts, which determines the default rubric.
@@ -416,6 +422,7 @@ def build_comparison_judge(
     # A pair gets a choice and no scores.
     subject_count = 0 if is_for_pairs else len(texts.distinct_letters)
     settings = judge_settings(config, loaded, project, request, subjects=subject_count)
+    # The user sees this reason only if there's no model.
     reason_if_no_model = _explain_no_comparison(config, settings.no_model_reason)
     settings = replace(settings, no_model_reason=reason_if_no_model)
     judge_class = PairJudge if is_for_pairs else RankingJudge
