@@ -322,8 +322,8 @@ class BatchGateway:
     async def _ask_live(self, endpoint: Endpoint, request: Request, why_missing: str) -> Reply:
         """Make an ordinary call, at the full price, because no batch answered the request.
 
-        Raises `Unanswered` to leave the row to the next run. Raises `GatewayError` at the cost limit, if the
-        row has already used a batch's answers.
+        Raises `Unanswered` to leave the row to the next run, and `GatewayError` if the cost limit doesn't
+        allow the call.
         """
         is_over_budget = why_missing == FailureKind.BUDGET
         limit = self._limit_usd
@@ -476,7 +476,7 @@ class BatchGateway:
             if custom_id in self._waiting and planned_usd + cost <= max_usd:
                 planned_usd += cost
             else:
-                # Only waiting rows get the reason, so it needn't be true for requests without any.
+                # Only waiting rows get the reason, so it needn't be true if none waits.
                 reason_by_id[custom_id] = FailureKind.BUDGET
         self._manifest.forget(reason_by_id)
         self._last_request_number = self._manifest.last_number()
@@ -562,7 +562,8 @@ class BatchGateway:
     ) -> bool:
         """Submit a batch. Returns False if the provider accepts no more until a running batch ends.
 
-        Raises `GatewayError` if the submission fails, or if no batch is running.
+        Raises `GatewayError` if the submission fails for another reason, or if no batch is running that
+        could end.
         """
         calls = _find_calls(target)
         assert calls is not None  # noqa: S101 - a row has just asked there

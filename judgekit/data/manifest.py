@@ -75,7 +75,7 @@ def open_manifest(path: str, *, is_fresh: bool, is_trusted: bool) -> Manifest:
     """Open a run's manifest.
 
     Raises `InputError` for a damaged file, and `UsageError` for entries that aren't sealed with this user's
-    key. With `is_fresh`, such a file is replaced instead. With `is_trusted`, the entries are sealed.
+    key. `is_trusted` seals these entries instead, and `is_fresh` replaces the file in both cases.
     """
     manifest = Manifest(path)
     try:
@@ -105,10 +105,11 @@ class Manifest:
     def __init__(self, path: str) -> None:
         """Open or create the file. Raises `InputError` if that fails."""
         self.path = path
-        self.left_behind: list[str] = []
+        self.left_behind: list[str] = []  # ids of files at the provider that we mustn't delete
         self._key = seals.get_state_key()
         try:
             path = outputs.resolve_database_path(path)
+            # SQLite would create a file that others can read, so create a private one before.
             os.close(outputs.open_to_append(path))
             self._connection = sqlite3.connect(path)
             try:
@@ -170,10 +171,11 @@ class Manifest:
     ) -> list[tuple[BatchTarget, Sequence[str]]]:
         """Split the unsent requests up to number `last` into batches, as lists of custom ids.
 
-        `max_requests` contains the targets that only accept smaller batches.
+        `max_requests` has the limits of targets that only accept fewer requests per batch than usual.
         """
         batches: list[tuple[BatchTarget, Sequence[str]]] = []
-        # Each target has one batch that isn't full yet. These are its custom ids and its size in bytes.
+        # Each target has one batch that isn't full yet. These are its custom ids (the same list as in
+        # `batches`) and its size in bytes.
         open_batches: dict[BatchTarget, tuple[list[str], int]] = {}
         for custom_id, target, size in self.list_unsent_requests(last):
             custom_ids, batch_size = open_batches.get(target, ([], 0))
@@ -342,7 +344,8 @@ class Manifest:
         for batch in self.batches():
             if batch.provider_files is None:
                 self.store(batch._replace(is_ours=False))
-            else:  # the batch is collected, so only its files remain, which we mustn't delete
+            else:  # the batch is collected, so only its files at the provider remain
+                # They may be somebody else's, so report them instead of deleting them.
                 self.left_behind += filter(None, batch.provider_files)
                 self.end(batch)
 

@@ -81,10 +81,11 @@ def connect_to_cluster(address: str | None) -> Iterator[None]:
             f"Ray at {cluster}: {message}; start Ray there, or leave the address out"
         ) from None
 
-    # Silence Ray Data, and make it start judging as soon as there is a block.
+    # Silence Ray Data.
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
-    context.target_max_block_size = 1  # makes each item that the reader yields a separate block
+    # Make each item that the reader yields a separate block, so that judging starts with the first one.
+    context.target_max_block_size = 1
     for name in ("ray", "ray.data"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
@@ -129,7 +130,7 @@ class RayRun:
         _check_options(data, out)
         self._files = RowFiles.at(data)
         self._folder = parts.Folder.at(out)
-        self._dataset = replace(work.dataset, rows=())
+        self._dataset = replace(work.dataset, rows=())  # the workers read the rows from the files
         # By file: how many rows come before it, and how many rows it has.
         self._starts_and_counts: dict[str, tuple[int, int | None]] = {}
         self._types: dict[str, pa.DataType] = {}  # of columns that keep their type
@@ -141,7 +142,7 @@ class RayRun:
         # By worker: one number per report, which says how many blocks the worker had begun when it sent it.
         self._begun_counts = defaultdict[str, list[int]](list)
         self._locks = ExitStack()  # keeps other runs out
-        # For unfinished blocks when the run ends early.
+        # When to stop waiting for unfinished blocks, once the run ends early.
         self._deadline: float | None = None
 
     def __enter__(self) -> Self:
@@ -153,11 +154,12 @@ class RayRun:
     def check(self, types: pa.Schema | None) -> int:
         """Check and count the rows in all files. `types` are the input's column types.
 
-        Raises `InputError` for the first unreadable row.
+        Raises `InputError` for the first unreadable row or repeated id.
         """
         types_by_column = {}
         for column in types or ():
-            # Bytes were converted to text, which can't always be converted back.
+            # The results keep the input's types, except for bytes: these were converted to text, which can't
+            # always be converted back.
             if "binary" not in str(column.type):
                 types_by_column[column.name] = column.type
         self._shared = ray.put((self._dataset, self._files, types_by_column))
@@ -266,9 +268,10 @@ class RayRun:
             raise seals.build_seal_error(self._folder.name, unsealed)
 
     def _scan_files(self, names: list[str], first: int) -> tuple[list[str], Any, set[pa.Schema]]:
-        """Read result files, numbered from `first`. Returns their names, lines and schemas.
+        """Read result files, numbered from `first`. Returns `names`, and the files' lines and schemas.
 
-        Removes files that a killed run had already merged into another one. Their lines aren't returned.
+        Removes files that a killed run had already merged into another one. Their lines aren't returned, but
+        their names are, because lines refer to files by number.
         """
         # Scan groups of files in Ray's workers.
         groups = []
@@ -284,7 +287,7 @@ class RayRun:
             schemas.update(scanned.schemas)
         lines = np.concatenate(lines_of_groups)
 
-        replaced.intersection_update(names)
+        replaced.intersection_update(names)  # most were already removed after their merge
         self._folder.remove(replaced)
         removed_numbers = []
         for number, name in enumerate(names, first):
@@ -310,6 +313,7 @@ class RayRun:
 
     def _choose_judges(self) -> None:
         """Build a judge for each kind of subject, and note the columns of its scores."""
+        # This gateway is only needed to find the judges, because each worker makes its own.
         find_judge = runners.make_judge_finder(open_gateway({}), self._project, self._request)
         for kind, subject in self._subject_by_kind.items():
             judge = find_judge(subject)
@@ -325,11 +329,11 @@ class RayRun:
 
     def _share_rows(self) -> _Source:
         """Share a list of the finished rows with all machines, and return a source of the other rows."""
-        lines, _ = parts.split_newest(self._lines)
+        newest_lines, _ = parts.split_newest(self._lines)  # each row's newest result
         shared = (
             self._dataset,
             self.dataset_run.find_label,
-            lines[lines["done"]],
+            newest_lines[newest_lines["done"]],
             self._run_number,
             self._starts_and_counts,
         )
@@ -337,7 +341,8 @@ class RayRun:
 
     def _plan_judging(self, source: _Source, broker: Any, cpus: int) -> Any:  # noqa: ANN401 - Ray's
         """Build the dataset of workers' reports. Rows are only read and judged when it's iterated over."""
-        # Give a worker enough blocks, so that it has further rows when it finishes some.
+        # Queue blocks for twice as many rows as a worker judges at once, and two more, so that it has further
+        # rows when it finishes some.
         blocks_per_worker = 2 + 2 * self._at_once // worker.MAX_BLOCK_ROWS
         pool = ray.data.ActorPoolStrategy(
             min_size=1,
@@ -371,8 +376,8 @@ class RayRun:
     def _make_job(self) -> Job:
         judges = {}
         for kind, judge in self._judges.items():
-            # A worker makes its own gateway and cache. But it can't find the providers that this machine can
-            # use, so list them here.
+            # A worker can't find the other providers, because they depend on this machine's keys and
+            # addresses, so list them here. It makes its own gateway and cache.
             others = partial(tuple, judge.settings.find_other_panels())
             judges[kind] = replace(
                 judge.with_settings(find_other_panels=others), gateway=None, cache=None
@@ -406,6 +411,7 @@ class RayRun:
             broker.stop.remote()
 
         threading.Thread(target=tell_broker_when_stopped, daemon=True).start()
+        # All threads that aren't among these are Ray's.
         earlier_threads = threading.enumerate()
 
         batches = iter(
@@ -423,6 +429,7 @@ class RayRun:
             for thread in threading.enumerate():
                 if thread not in earlier_threads:
                     thread.join(_THREAD_SECONDS)
+        # The broker also knows the cost of rows that weren't reported.
         self.dataset_run.spent_usd = max(self.dataset_run.spent_usd, ray.get(broker.spent.remote()))
 
     def _add_report(self, judged: JudgedBlock) -> None:
@@ -431,7 +438,7 @@ class RayRun:
         self.dataset_run.is_budget_spent |= judged.is_limit_reached
         self.dataset_run.give_up_if_hopeless()
         self._begun_counts[judged.worker_name].append(judged.blocks_begun)
-        if judged.name:
+        if judged.name:  # the file with the block's results, if there are any
             self._unmerged_names.append(judged.name)
         if len(self._unmerged_names) == parts.FILES_PER_MERGE:
             self._merge(self._unmerged_names)
@@ -448,6 +455,7 @@ class RayRun:
             return True
 
         for name in ray.get(broker.alive.remote()):
+            # A worker reports each block, together with the number of blocks it has begun by then.
             begun_counts = self._begun_counts[name]
             # A worker that hasn't reported anything is still judging its first block.
             blocks_begun = max(begun_counts) if begun_counts else 1
@@ -467,10 +475,11 @@ class RayRun:
         Raises `InputError` if that fails.
         """
         with _explain_errors(written=self._folder.name):
-            ray.get(self._merge_tasks)
-            if len(self._lines):
+            ray.get(self._merge_tasks)  # wait for the merges that began during the run
+            if len(self._lines):  # there are results of earlier runs
                 self._drop_superseded()
-            # Merge the small files that remain, separately for each run.
+            # Merge the small files that remain, separately for each run. The name of a merged file starts
+            # with "rows".
             small = sorted(name for name in self._folder.names() if name.startswith("part"))
             for _, files_of_run in groupby(small, parts.run_of):
                 names = list(files_of_run)
@@ -479,23 +488,23 @@ class RayRun:
             ray.get(self._merge_tasks)
 
     def _drop_superseded(self) -> None:
-        """Drop lines that a later run has superseded, and rewrite old files with the new columns."""
+        """Drop lines that a later run has superseded, and give old files the new columns and seals."""
         present_names = self._folder.names()
         new_names = [name for name in present_names if name not in self._names]
         _, new_lines, _ = self._scan_files(new_names, first=len(self._names))
         _, superseded_lines = parts.split_newest(np.concatenate([self._lines, new_lines]))
         numbered_names = [*self._names, *new_names]
 
-        # Rows to drop by file. All these files are rewritten, even if there are no rows to drop: they get the
-        # new columns, and are sealed.
+        # Rows to drop by file. All these files are rewritten, even if there are no rows to drop.
         dropped_rows: dict[str, list[int]] = {}
+        # If any old file has other columns, all get the new ones.
         if any(schema != self._shape.schema for schema in self._earlier_schemas):
             for name in self._names:
                 if name in present_names:
                     dropped_rows[name] = []
         for file_number, row in superseded_lines[["file", "row"]].tolist():
             dropped_rows.setdefault(numbered_names[file_number], []).append(row)
-        # Lines without a seal are trusted, or we wouldn't be here.
+        # `prepare` only allows lines without a seal if the user trusts them, so seal them now.
         unsealed_lines = self._lines[~self._lines["sealed"]]
         for file_number in set(unsealed_lines["file"].tolist()):
             dropped_rows.setdefault(numbered_names[file_number], [])
@@ -507,7 +516,10 @@ class RayRun:
 
 
 def _check_options(data: str, out: str) -> None:
-    """Raise `UsageError` for an unsuitable results folder, or while calls are recorded."""
+    """Raise `UsageError` if `out` can't be the results folder, or if calls are being recorded.
+
+    `data` is an address, or a path without links.
+    """
     if is_recording(environment.environ()):
         raise UsageError("JUDGEKIT_RECORD and --on ray do not go together; unset one of the two")
     if out.lower().endswith(tables.ENDINGS):
@@ -600,13 +612,17 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray isn't installed
 
         Ray passes tables, so each block is pickled into a table with a single cell.
         """
-        dataset, expected, lines, run_number, starts_and_counts = ray.get(self._shared)
-        first_number, row_count = starts_and_counts.get(path, (0, 0))
+        dataset, find_label, lines, run_number, starts_and_counts = ray.get(self._shared)
+        # A file after the row limit has no entry, so none of its rows are read.
+        rows_before, row_count = starts_and_counts.get(path, (0, 0))
+        # Readers of text expect a buffered file, as `RowFiles.open_file` returns it.
         file = io.BufferedReader(opened) if detect_source(path).is_text else opened
         rows_in_file = read_rows(file, path, self._files.reading)
-        rows = (self._files.renumber(row, first_number, path) for row in rows_in_file)
+        rows = (self._files.renumber(row, rows_before, path) for row in rows_in_file)
         file_dataset = replace(dataset, rows=rows, limit=row_count, ids=parts.Digests)
-        run = DatasetRun(dataset=file_dataset, results=parts.KeptLines(lines), find_label=expected)
+        run = DatasetRun(
+            dataset=file_dataset, results=parts.KeptLines(lines), find_label=find_label
+        )
         for block in worker.group_into_blocks(run, run_number):
             yield pa.table({"block": [pickle.dumps(block)]})
 

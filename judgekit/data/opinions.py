@@ -42,11 +42,11 @@ class Opinions:
     """Each tier's opinions on the rows, and the random numbers that choose the sampled rows."""
 
     def __init__(self, out: str | None, *, is_fresh: bool = False) -> None:
-        """Open the file for `out`, or a temporary one.
+        """Open the file of opinions for the results `out`, or a temporary one if `out` is None.
 
         Raises `ConfigError` if there's no key, and `InputError` or `UsageError` if the file can't be used.
         """
-        self._key = require_key("--agree draws its sample")
+        self._key = require_key("--agree draws its sample")  # how the error message begins
         self._out = out
         self.unsealed = 0
         """The number of opinions that aren't sealed with the user's key, and are therefore ignored."""
@@ -117,6 +117,7 @@ class Opinions:
             start += len(raw)
         self._file.truncate(start)
 
+        # Without the nonce, the same sample can't be drawn again, so the opinions are of no use.
         if not self._nonce:
             self._positions.clear()
             self._nonce = new_nonce()
@@ -144,11 +145,11 @@ class Opinions:
     def _append_line(self, content: Mapping[str, Any]) -> tuple[int, int]:
         """Append a sealed line. Returns its start and size in bytes.
 
-        If it can't be written, removes all of it.
+        If writing fails, removes the unfinished line.
         """
-        # JSON changes some values, such as tuples, so seal those that a later run will read back.
-        plain = json.loads(json.dumps(content))
-        sealed = {**plain, "seal": seals.seal_of(self._key, _SEAL_KIND, plain)}
+        # Seal the content as a later run will read it, because JSON turns tuples into lists, for example.
+        read_back = json.loads(json.dumps(content))
+        sealed = {**read_back, "seal": seals.seal_of(self._key, _SEAL_KIND, read_back)}
         raw = json.dumps(sealed).encode() + b"\n"
         start = self._file.seek(0, os.SEEK_END)
         try:

@@ -61,6 +61,7 @@ class RowStore:
         self._connection.execute(
             "CREATE TABLE rows (number INTEGER PRIMARY KEY, id TEXT UNIQUE, view TEXT, taken INTEGER)"
         )
+        # A single transaction is faster than one per row. It's never committed, as the file isn't kept.
         self._connection.execute("BEGIN")
 
     def put(self, row_id: str, view: RowView) -> None:
@@ -116,7 +117,7 @@ class PageRows:
         self._name = name or "verdict"
         self.second_results = beside
         self._texts = texts
-        self._keys_used = {"id", "text"}
+        self._keys_used = {"id", "text"}  # the keys of all views so far
         self._has_texts = False
         self._list = RowList()
 
@@ -228,7 +229,7 @@ def view_row(results: ResultFile, row: ResultRow, name: str) -> RowView:
 
 
 def _view_judged(row: ResultRow, name: str) -> RowView:
-    """Build the view of a row's verdict. If the row contains our record, include each tier's opinion."""
+    """Build the view of a row's verdict, with each tier's opinion if the row has judgekit's record."""
     record = parse_object(row.columns.get("judged")) or {}
     schema = str(record.get("schema"))
     if not schema.startswith("judgekit/"):
@@ -253,6 +254,7 @@ def _view_judged(row: ResultRow, name: str) -> RowView:
         rounds=round_views,
         error=clean_text(str(row.columns.get("error") or "")),
     )
+    # The page reads the verdict even if it's empty, so don't drop it.
     return {"by": name, "said": row.verdict, **judged}
 
 
@@ -269,7 +271,7 @@ def _view_finding(finding: Finding) -> RowView:
 def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) -> RowView:
     """Build the view of a tier's opinion or failure.
 
-    `reasoning` is the verdict's reasoning. If the opinion has the same, it isn't shown again.
+    `reasoning` is the verdict's reasoning. The opinion's own reasoning is left out if it's the same.
     """
     tier: str = round_.tier
     order = getattr(round_, "order", None)  # of the compared texts
@@ -345,7 +347,8 @@ def _mark_answers(view: RowView) -> None:
     for judged in view["judged"]:
         quotes += [finding.get("quote", "") for finding in judged.get("findings", ())]
 
-    # Findings quote the answer, so don't mark the same words in other texts.
+    # Findings quote the answer, so don't mark the same words in other texts. If two results have different
+    # answers, the name of the results follows after a comma.
     texts_in_pieces: list[tuple[str, list[str]]] = []
     for name, text in view.get("texts", {}).items():
         is_answer = name == _ANSWER_TEXT_NAME or name.startswith(f"{_ANSWER_TEXT_NAME}, ")
@@ -375,16 +378,17 @@ def _describe_difference(
 
 
 def _describe_change(verdicts: Sequence[str], are_right: Sequence[bool | None]) -> str:
-    """Describe the change between two verdicts: same, changed, fixed or regressed.
+    """Describe the change from the first verdict to the second: same, changed, fixed or regressed.
 
-    `are_right` says if each verdict agrees with the label. It contains None if there's no label.
+    `are_right` says if each verdict agrees with the label. It contains None for an undecided verdict, or if
+    there's no label.
     """
     first, second = verdicts
     if first == second:
         return SAME
     was_good, is_good = are_right
     if was_good is None or is_good is None:
-        # Without a label, an accept is better than any other outcome.
+        # The label can't tell which verdict is better, so an accept counts as better than any other outcome.
         if first not in OUTCOMES or second not in OUTCOMES:
             return CHANGED
         was_good = first == "accept"
