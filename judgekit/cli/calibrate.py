@@ -62,7 +62,7 @@ def calibrate(
     base: options.Base = None,
     out: Annotated[Path | None, _OUT_OPTION] = None,
     as_json: AsJson = False,
-    _model: options.ModelOption = None,
+    _model: options.ModelOption = None,  # reading it sets a variable, which is used later
 ) -> int:
     """Learn which opinions of which tier may be final at a promised error rate; needs --rubric and --mode.
 

@@ -305,7 +305,8 @@ def _open_if_rows(file: Path, *, has_row_options: bool) -> Rows | None:
         return None
 
     rows = open_rows(str(file), sys.stdin.buffer, Reading(listener=note))
-    is_table = not source.has_cases  # a table can't contain cases
+    is_table = not source.has_cases  # such as CSV, which can't contain cases
+    # Options for rows say that the file contains rows, even if its first row looks like a case.
     if has_row_options or is_table:
         return rows
     return rows if _has_labelled_rows(rows) else None

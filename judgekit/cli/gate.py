@@ -37,7 +37,7 @@ def gate(
     also: formats.AlsoOption = None,
     blocked_code: Annotated[int, Option(min=1, max=125, help="Exit code of a blocking NO-GO.")] = 1,
     no_engine: NoEngine = False,
-    _model: options.ModelOption = None,
+    _model: options.ModelOption = None,  # reading it sets a variable, also for the engine
     _out: options.OutOption = None,
 ) -> int:
     """Judge changed files before a push. Exit code: 0, or 1 when a blocking gate stops the push."""
@@ -87,7 +87,7 @@ def _prepare_run(mode: GateMode | None, blocked_code: int) -> Run:
 
     def start(begin: Begin) -> None:
         """Extend the time limit by the run's budget, and say how many files are judged."""
-        # If undetermined files block the push, so does a run that takes too long.
+        # A run that takes too long leaves files undetermined, so it blocks the push if those do.
         late_code = blocked_code if begin["holds"] else Exit.ACCEPTED
         seconds = begin["budget"] + hook.GRACE_SECONDS
         watchdog.extend(seconds, late_code)
@@ -110,20 +110,22 @@ def _is_escalation_on(report: Report) -> bool:
 
 
 def _notify_and_open_issues(report: Report, address: str) -> None:
-    """Notify people and open issues about the verdicts, if configured; warn if that fails."""
+    """Notify people and open issues about the verdicts, as configured. Prints the messages about that."""
     from judgekit.config.settings import EscalateConfig
     from judgekit.gate import github
     from judgekit.judging.verdict import Verdict
 
     verdicts = [Verdict.model_validate(row["verdict"]) for row in report.rows]
     settings = EscalateConfig.model_validate(report.escalate)
+    # The work is done here. It returns messages for people.
     warn(*github.notify_and_open_issues(verdicts, Path.cwd(), settings, address))
 
 
 def _print_report(report: Report, form: str, base: str | None) -> None:
     """Print the rows in the format `form`, and on stderr everything else about the run."""
     formats.print_gate(form, report)
-    if not report.fault:  # the reason of a fault was printed already
+    # After a fault nothing was examined, and the reason was printed already.
+    if not report.fault:
         _warn_unexamined(report)
     warn(*report.notes)
     _note_substitutes(report)
@@ -131,7 +133,7 @@ def _print_report(report: Report, form: str, base: str | None) -> None:
     # With --base and nothing to count, the caller prints that there's nothing to judge.
     is_push = not base
     has_counts = bool(report.rows or report.skipped or report.not_examined)
-    if is_push or has_counts:  # otherwise, the caller prints that there's nothing to judge
+    if is_push or has_counts:
         warn(_describe_counts(report))
     _print_effect(report, is_push=is_push)
 
@@ -143,7 +145,7 @@ def _warn_unexamined(report: Report) -> None:
 
 
 def _note_substitutes(report: Report) -> None:
-    """Print the providers that were used in place of the authors' own model families."""
+    """Print the providers that judged in place of models of the authors' own family."""
     substitutes: list[str] = []
     for row in report.rows:
         substitutes += row["verdict"].get("substitutes", ())
@@ -189,13 +191,14 @@ def _print_block(report: Report, *, is_push: bool) -> None:
     counts = _count_blocking_words(report)
     warn(f"blocked: {counts}. Fix the findings above, commit, and push again;")
 
-    # An override refers to a verdict in the ledger, and a lost verdict couldn't be written there.
+    # An override refers to a verdict in the ledger. A lost verdict isn't there, so offer no override.
     has_lost_verdict = any(row["lost"] for row in report.stopping_rows)
     if has_lost_verdict:
         if is_push:
             note("or skip the gate once: JUDGEKIT_SKIP=1 git push (overrides need a ledger)")
         return
 
+    # In CI, only reviewers' overrides count. Elsewhere, there are no reviewers (None).
     if report.reviewers is not None:
         _print_reviewers(report.reviewers)
     nobody_can_override = report.reviewers == []

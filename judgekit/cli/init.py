@@ -159,6 +159,7 @@ def _open_rows(path: str) -> Rows:
     """Open a file of rows. Raises `InputError` if it has no rows, or if it's standard input."""
     from judgekit.data.rows import open_rows
 
+    # The rows are read again later, also by the commands that are run next.
     if path == "-":
         raise InputError("-: standard input is read once; name a file")
     unused_stdin = io.BytesIO()
@@ -195,7 +196,10 @@ def _suggest_column_options(subject: _Subject) -> str:
 
 
 def _begin_rubric(what: str, subject: _Subject) -> Path:
-    """Create a rubric file from a bundled rubric, unless it exists."""
+    """Copy the subject's bundled rubric to a file in the project, unless that file exists.
+
+    Returns the file's path.
+    """
     from judgekit.rubric import loader
 
     folder = get_project_path() / ".judgekit" / "rubrics"
@@ -265,12 +269,12 @@ def _list_commands(where: str, column_options: str, subject: _Subject, rubric: s
 
 
 def _build_rubric_option(rubric: str, subject: _Subject) -> str:
-    """Build the --rubric option, after a space; "" if the configuration has this rubric."""
+    """Build the --rubric option, after a space; "" if the command finds this rubric in the configuration."""
     from judgekit.config import settings
 
     is_configured = settings.load(get_project_path()).judge.rubric == rubric
-    takes_configured = subject.task != "compare"  # `compare` takes its rubric only as an option
-    return "" if is_configured and takes_configured else f" --rubric {rubric}"
+    reads_configured = subject.task != "compare"  # `compare` takes its rubric only as an option
+    return "" if is_configured and reads_configured else f" --rubric {rubric}"
 
 
 def _make_relative(path: Path) -> str:

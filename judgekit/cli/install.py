@@ -160,7 +160,7 @@ def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - any an
 
 
 def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: bool) -> None:
-    """Install the prompt hook in a client's settings and describe the effect, or only print the plan."""
+    """Install the prompt hook in a client's settings and print the effect, or only print the plan."""
     from judgekit.hooks import stores
 
     project = get_project_path()
@@ -171,10 +171,12 @@ def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: b
 
     files.install(change)
     say(f"{_describe_writing(change)}: {_describe_effect(client, scope, project)}")
+    # The stores are the folders of memories that the hook reads.
     for store_line in stores.describe_stores(str(project)):
         say(store_line)
     _install_or_offer_skill(client, scope, project, with_skill=with_skill)
 
+    # The notes may already say how to trust the hook.
     notes = list(install.list_notes(project, client))
     _say_trust(client, notes)
     undo = f"judgekit uninstall {client.command} --scope {scope}"
@@ -190,7 +192,7 @@ def _describe_effect(client: Client, scope: Scope, project: Path) -> str:
 
 
 def _describe_reach(scope: Scope, project: Path) -> str:
-    """Describe whose prompts a hook in this scope's settings receives."""
+    """Describe whose prompts a hook in this scope receives, as words to follow "every prompt"."""
     if scope == "user":
         return "in all your projects"
     if scope == "local":
@@ -218,7 +220,7 @@ def _install_or_offer_skill(
 
 def _say_trust(client: Client, notes: Sequence[str]) -> None:
     """Print what a person must do before the client runs a new hook, unless the notes say it."""
-    if not client.trust:
+    if not client.trust:  # there's nothing to do
         return
     is_in_notes = any(client.trust in line for line in notes)
     if not is_in_notes:
@@ -325,12 +327,12 @@ def _delete_remains(all_remains: list[Remain]) -> None:
     # Running engines would write some of the files again.
     for engine in process.list_running_engines():
         process.stop(engine, at_once=False)
-    remains.purge(all_remains)
+    remains.purge(all_remains)  # skips the others
 
 
 def _report_purge(remain: Remain, *, print_: bool) -> None:
     """Print that something was deleted, that it stays, or with `print_`, that it would be deleted."""
-    if not remain.is_purged:
+    if not remain.is_purged:  # --purge never deletes it
         note(f"stays, because it can't be made again: {remain.describe()}")
     elif print_:
         note(f"would delete {remain.describe()}")

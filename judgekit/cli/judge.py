@@ -301,7 +301,7 @@ def _read_documents(
 
     Unreadable files are reported and added to `unreadable`. With a task id, they raise `InputError`.
     """
-    instruction = file_options.task
+    instruction = file_options.task  # what the text is for, in the user's words
     task_id = file_options.task_id
     family = file_options.author_family
     files = _read_files(paths, unreadable)
@@ -395,8 +395,8 @@ def _judge_documents(subjects: Iterable[Document], file_options: _FileOptions) -
     if not is_streamed:
         progress.clear()
         formats.print_verdicts(format_, verdicts)
-    also_files = file_options.also_files
-    formats.write_also(also_files, lambda renderer: renderer.render_verdicts(verdicts))
+    extra_files = file_options.also_files  # besides stdout
+    formats.write_also(extra_files, lambda renderer: renderer.render_verdicts(verdicts))
     return verdicts
 
 
@@ -404,6 +404,7 @@ def _judge_task(document: Document, file_options: _FileOptions, on_verdict: OnVe
     """Judge a document as a task, record the verdict in the ledger, and pass it to `on_verdict`."""
     request = file_options.request
     project = environment.find_project_root()
+    # Without the engine, the last function judges here. It gets the reason, but doesn't need it.
     record, notes = client.call(
         "task",
         lambda: _write_body(document, request, project),
@@ -440,7 +441,7 @@ def _judge_task_here(document: Document, request: Record) -> tuple[Record, list[
 def _judge_by_engine(
     subjects: Iterable[Document], file_options: _FileOptions, on_verdict: OnVerdict
 ) -> None:
-    """Judge documents by the engine. If there's none, or it goes away, judge the rest in this process."""
+    """Judge documents by the engine. If it's missing or stops, judge what's left in this process."""
     project = environment.find_project_root()
 
     def write_body(document: Document) -> bytes:
@@ -489,8 +490,8 @@ def _print_notes(verdicts: Sequence[Record], *, explains: bool) -> None:
     With `explains`, also print the reason for each verdict.
     """
     _warn_undetermined(verdicts)
-    substitutes: list[str] = []
-    redacted_count = 0
+    substitutes: list[str] = []  # providers asked in place of the author's own model family
+    redacted_count = 0  # secrets that were removed before sending
     deciders = Deciders()
     for verdict in verdicts:
         substitutes += verdict.get("substitutes") or ()
@@ -511,7 +512,7 @@ def _warn_undetermined(verdicts: Sequence[Record]) -> None:
 
 
 def _note_reasons(verdicts: Iterable[Record]) -> None:
-    """Print the rule by which each judging ended."""
+    """Print for each verdict which rule of escalation ended the judging."""
     for verdict in verdicts:
         if verdict.get("because"):
             note(f"{verdict['task_id']}: {verdict['verdict']}, because: {verdict['because']}")
@@ -619,9 +620,9 @@ def compare(
 def _read_texts_to_compare(
     files: Sequence[str], prompt: str, author_families: Sequence[str]
 ) -> ComparisonInput:
-    """Read the files to compare; raises `InputError` if one is a folder or can't be read.
+    """Read the files to compare. Raises `InputError` if one is a folder or can't be read.
 
-    Raises `UsageError` without a prompt, or for arguments that don't go together.
+    Raises `UsageError` without a prompt, or if stdin is given twice, or for wrong author families.
     """
     from judgekit.judging import service
 
@@ -629,10 +630,12 @@ def _read_texts_to_compare(
         raise UsageError("--prompt is missing or empty; give the prompt that the texts answer")
     if files.count(documents.STDIN) > 1:
         raise UsageError("standard input (-) is given twice; give it once")
-    option, expected = options.AUTHOR_FAMILY_FLAG
-    options.check_filled(option, expected, *author_families)
+    # A family may be empty if a script's variable is unset.
+    option, expected_value = options.AUTHOR_FAMILY_FLAG
+    options.check_filled(option, expected_value, *author_families)
     _refuse_folders(files)
 
+    # There must be one family for all files, or one for each.
     authors = service.list_authors(author_families or None, len(files))
     texts = tuple(documents.read_file(file, sys.stdin.buffer) for file in files)
     return documents.ComparisonInput(prompt, texts, authors)

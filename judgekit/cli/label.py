@@ -181,7 +181,7 @@ def _get_quoting_finding(verdict: VerdictLine, number: int) -> Finding:
 def _ask_for_labels(
     ledger: AnyLedger, open_verdicts: Sequence[VerdictLine], who: str, *, blind: bool
 ) -> int:
-    """Ask a person about each verdict, and save each label at once. Returns the number of labels."""
+    """Ask a person about each verdict, and save each label at once. Returns how many got one."""
     from judgekit.ledger import Label
 
     labelled_positions: set[int] = set()
@@ -197,6 +197,7 @@ def _ask_for_labels(
 
     position = 0
     while position < len(open_verdicts):
+        # This is printed if the person interrupts the command from here on.
         count = format_count(len(labelled_positions), "label is", "labels are")
         set_kept("label", f"{count} saved; judgekit label continues there")
 
@@ -264,7 +265,7 @@ def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
     from judgekit.ledger import Label
 
     text = _read_text(name)
-    projects = _map_ids_to_projects(ledger)
+    projects_by_id = _map_ids_to_projects(ledger)
     labels: list[Label] = []
     has_invalid_line = False
     for number, row in enumerate(map(_read_cells, split_lines(text)), 1):
@@ -272,13 +273,13 @@ def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
         if is_header or not row:
             continue
         try:
-            verdict_id, word = _read_label(row, projects)
+            verdict_id, word = _read_label(row, projects_by_id)
         except ValueError as problem:
             has_invalid_line = True
             warn(f"{name}:{number}: {problem}")
             continue
         author = _read_author(row) or who
-        project = projects[verdict_id]
+        project = projects_by_id[verdict_id]
         labels.append(Label(of=verdict_id, label=word, who=author, project=project))
 
     ledger.add(*labels)
@@ -384,12 +385,12 @@ def override(
 
 
 def _require_exact_content(task: str, ledger: AnyLedger) -> None:
-    """Raise `UsageError` for a task without a verdict, unless it names a file's content by its hash.
+    """Raise `UsageError` if a task without a verdict can't be overridden.
 
-    In the shared judge's ledger, a task needs a verdict in any case.
+    It can be if it's given as PATH@SHA256, but never in the shared judge's ledger.
     """
-    names_content = task_ids.is_blob(task, task_ids.HASH_DIGITS)
-    if names_content and not isinstance(ledger, TeamLedger):
+    has_hash = task_ids.is_blob(task, task_ids.HASH_DIGITS)
+    if has_hash and not isinstance(ledger, TeamLedger):
         return
     remedy = f"give PATH@SHA256 as the gate prints it, {task_ids.HASH_DIGITS} digits or more"
     raise UsageError(f"{task}: no verdict on it in {ledger.folder}; {remedy}")
@@ -440,7 +441,7 @@ def _say_uncounted(line: OverrideLine) -> None:
 
 
 def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
-    """Find the latest verdict on a task or path, or the verdict with an id, or None.
+    """Find the latest verdict on a task or path. If there's none, `task` may be the id of a verdict.
 
     Paths are relative to the current folder or the repository. Ids may be abbreviated.
     """
@@ -448,10 +449,10 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
     if task_ids.is_blob(task):  # an exact task id, so prefer it
         names.reverse()
     last_by_name: dict[str, VerdictLine] = {}
-    verdicts_by_id: dict[str, VerdictLine] = {}  # those whose id starts with `task`
+    id_matches: dict[str, VerdictLine] = {}  # by the whole id, which starts with `task`
     for verdict in _read_verdicts(ledger):
         if verdict.id.startswith(task):
-            verdicts_by_id[verdict.id] = verdict
+            id_matches[verdict.id] = verdict
         for name in names:
             if _is_verdict_on(name, verdict):
                 _keep_latest(last_by_name, name, verdict)
@@ -460,8 +461,8 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
         if name in last_by_name:
             return last_by_name[name]
     is_long_enough = len(task) >= _MIN_ID_DIGITS
-    if is_long_enough and len(verdicts_by_id) == 1:
-        (only_verdict,) = verdicts_by_id.values()
+    if is_long_enough and len(id_matches) == 1:
+        (only_verdict,) = id_matches.values()
         return only_verdict
     return None
 
@@ -471,6 +472,7 @@ def _read_verdicts(ledger: AnyLedger) -> Iterator[VerdictLine]:
     from judgekit.ledger import LineFilter, VerdictLine
 
     for record in ledger.read_records(LineFilter(kinds=[VerdictLine]), warn_damaged):
+        # The filter yields no others, but the type checker can't know it.
         if isinstance(record, VerdictLine):
             yield record
 

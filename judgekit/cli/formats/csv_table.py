@@ -73,7 +73,7 @@ def _write_rows(rows: Sequence[Mapping[str, Any]]) -> str:
     """Render rows as CSV with a header. The input's columns come before ours."""
     from judgekit.data import tables
 
-    column_kinds = tables.ColumnKinds(_COLUMNS)
+    column_kinds = tables.ColumnKinds(_COLUMNS)  # the columns that we add
     for row in rows:
         column_kinds.add(row)
     # An input column with the name of a score gets a new name.

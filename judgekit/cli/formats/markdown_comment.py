@@ -68,6 +68,7 @@ def render_gate(report: Report) -> str:
     """Write a comment with the gate's verdict, a table of the worst files, notes, and findings."""
     verdicts, run = clean_gate(report)
     verdict_lines = []
+    # A row's own verdict may contain secrets, so use the clean one.
     for row, verdict in zip(report.rows, verdicts, strict=True):
         verdict_lines.append(
             _Line(row["word"], task_name(verdict["task_id"]), verdict, row["commit"][:7])
@@ -85,8 +86,8 @@ def render_gate(report: Report) -> str:
 
     paragraphs = _build_verdict_table(verdict_lines)
 
-    about = describe_run(report.judged_rows, report.skipped, report.not_examined)
-    notes = [about, *run["notes"]]
+    counts = describe_run(report.judged_rows, report.skipped, report.not_examined)
+    notes = [counts, *run["notes"]]
     for omission in run["not_examined"]:
         notes.append(f"not examined: {omission['name']}: {omission['reason']}")
     paragraphs += _write_list(without_secrets(notes))
@@ -175,7 +176,7 @@ def _write_comment(
 
 
 def _write_mark(command: str, name: str) -> str:
-    """Write the HTML comment that a script looks for, such as `<!-- judgekit gate -->`."""
+    """Write the HTML comment by which a script finds our comment, such as `<!-- judgekit gate -->`."""
     words = ["judgekit", command]
     if name:
         words.append(_NON_NAME_CHARS_PATTERN.sub("_", name))
@@ -216,6 +217,7 @@ def _render_verdict_cells(line: _Line, *, has_commits: bool) -> list[str]:
     reason = verdict["reasoning"] or verdict["degraded"] or ""
     override = verdict.get("human_override")
     if override:
+        # The decision is "accept" or "reject".
         reason = f"{override['decision']}ed by {override['who']}: {override['why']}"
 
     commit_cells = [format_inline(line.commit)] if has_commits else []
@@ -280,9 +282,9 @@ def _render_table(table: Table, limit: int) -> list[str]:
 def _render_cells(columns: Sequence[str], row: Sequence[Any]) -> list[str]:
     """Render a row's cells without secrets: names as code, others as escaped prose."""
     cells = []
-    for name, cell in zip(columns, row, strict=True):
+    for column, cell in zip(columns, row, strict=True):
         text = without_secrets(format_cell(cell))
-        if name in _CODE_COLUMNS:
+        if column in _CODE_COLUMNS:
             cells.append(format_inline(text))
         else:
             cells.append(escape_prose(text, _MAX_CELL_CHARS))
@@ -290,7 +292,7 @@ def _render_cells(columns: Sequence[str], row: Sequence[Any]) -> list[str]:
 
 
 def _render_figures(part: Sequence[Figure] | Sequence[Chart]) -> list[str]:
-    """Render figures as a table, if there are any."""
+    """Render figures as a table, if there are any. Charts are left out: a comment can't show them."""
     rows = []
     for figure in part:
         if isinstance(figure, Figure):

@@ -49,20 +49,21 @@ class RowResults:
 def convert_to_verdict(row: ResultRow, file: str) -> dict[str, Any]:
     """Convert a row of results to a verdict record, with the results file as its subject.
 
-    For other programs' results and for comparisons, the record only has the word, scores, reasoning and cost.
+    Only results of `judgekit judge` have findings and rounds.
     """
     # This needs pydantic, which takes longer to import than an engine takes to judge a document.
     from judgekit.data.labels import parse_object
 
     record = _read_columns(row.columns)
-    # Our own results have a column with more details.
+    # Our own results have this column: a verdict's record, or a comparison's.
     judged = parse_object(row.columns.get("judged")) or {}
     schema = str(judged.get("schema"))
     if schema.startswith("judgekit/"):
         record["rubric"] = judged.get("rubric") or _FOREIGN_RUBRIC
         record["mode"] = judged.get("mode") or ""
         record["reasoning"] = record["reasoning"] or judged.get("reasoning") or ""
-    if schema.startswith(_VERDICT_SCHEMA_PREFIX):  # then it's a complete verdict record
+    # A verdict's record is complete, but the row's own error comes first.
+    if schema.startswith(_VERDICT_SCHEMA_PREFIX):
         degraded = record["degraded"] or judged.get("degraded")
         record = {**record, **judged, "degraded": degraded}
 

@@ -68,6 +68,7 @@ def render_rows(results: RowResults) -> str:
 
 def _add_missed_limits(log_run: dict[str, Any], missed: Sequence[str]) -> None:
     """Add a notification for each missed limit to a run."""
+    # Declare the id that the notifications refer to.
     log_run["tool"]["driver"]["notifications"] = [{"id": _LIMIT_NOTIFICATION_ID}]
     notifications = [_build_notification(_LIMIT_NOTIFICATION_ID, "error", line) for line in missed]
     # A missed limit isn't an error of the tool itself.
@@ -152,12 +153,13 @@ def _build_finding_result(
 
 
 def _build_invocation(run: Record) -> dict[str, Any]:
-    """Build notifications about files that a gate run skipped or didn't examine."""
+    """Build a gate run's invocation: whether it succeeded, and the files it skipped or didn't examine."""
     notifications: list[dict[str, Any]] = []
     for group in run["skipped"]:
         text = f"{group['count']} skipped: {group['reason']}"
         notifications.append(_build_notification(_SKIPPED_NOTIFICATION_ID, "note", text))
 
+    # With `holds`, a file that wasn't examined stops the push.
     level = "error" if run["holds"] else "warning"
     for omission in run["not_examined"]:
         text = f"not examined: {omission['name']}: {omission['reason']}"
@@ -165,7 +167,7 @@ def _build_invocation(run: Record) -> dict[str, Any]:
 
     properties = {name: run[name] for name in ("verdict", "mode", "blocked", "judged", "notes")}
     return {
-        # This is about errors of the gate itself, not about verdicts.
+        # A gate that rejects files has still run successfully.
         "executionSuccessful": not run["fault"],
         "toolExecutionNotifications": notifications,
         "properties": properties,

@@ -116,14 +116,16 @@ def _render_gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
         reasons.append(f"{override['decision']}ed by {override['who']}: {override['why']}")
     elif verdict["rounds"]:
         reasons += _render_models_reasons(row)
+    # Without a model, no file is judged, and the notes give the reason once for all of them.
     elif verdict["degraded"] not in notes:
         reasons.append(verdict["degraded"])
     return reasons
 
 
 def _render_models_reasons(row: Row) -> list[str]:
-    """Render the models' reasons. If they accepted the file at its full depth, only render reservations."""
+    """Render the models' verdict. If they accepted the file, only render what makes that less reliable."""
     verdict = row["verdict"]
+    # A file may be judged less deep than wanted, and then `degraded` says so.
     is_less_deep = bool(verdict.get("depth") and verdict["degraded"])
     is_fully_accepted = row["word"] == PASSES and not is_less_deep
     if not is_fully_accepted:
@@ -157,7 +159,7 @@ def render_report(results: RowResults) -> str:
     if results.worst_row_count is not None:
         section_texts += ["", WORST_ROWS, *(f"  {line}" for line in _render_worst_rows(results))]
     text = "\n".join(section_texts)
-    # An interval starts with a fraction, or if it's a difference, with a sign.
+    # Explain intervals, such as [0.61, 0.83], or [-0.02, +0.11] of a difference.
     has_intervals = any(beginning in text for beginning in ("[0", "[-", "[+"))
     return f"{text}\n\n{INTERVALS}" if has_intervals else text
 
@@ -192,7 +194,7 @@ def _colour_word(word: str) -> str:
 
 
 def _render_worst_rows(results: RowResults) -> list[str]:
-    """Render the requested number of worst rows, with their reasons."""
+    """Render up to the requested number of rows that are rejected or to be improved, worst first."""
     row_lines = []
     for row in results.summary.worst[: results.worst_row_count]:
         # Compute the padding without the invisible colour codes.
@@ -243,6 +245,7 @@ def _render_subject(subject: Contestant, name: str) -> str:
     if subject.family is not None:
         line += f"  by {subject.family}"
     if subject.score is not None:
+        # The tier is the last one that scored this text.
         line += f"  {subject.score:g} up to {subject.tier}"
     return line
 
@@ -261,6 +264,7 @@ def _describe_judging(comparison: Comparison) -> str:
 
 def _describe_decision(comparison: Comparison) -> str:
     """Describe how a comparison was decided: the tier, its agreement, and the winner's lead."""
+    # Texts that are the same are a tie, so no model needs to be asked.
     if comparison.decided and not comparison.rounds:
         return "no model was asked"
     if not comparison.judge_tier:
@@ -328,7 +332,10 @@ def render_verdict(verdict: Record, *, headed: bool = True, degraded: bool = Tru
 
 
 def _render_reasons(verdict: Record) -> list[str]:
-    """Render the reasoning and the scores that it doesn't explain, or the probabilities if there's none."""
+    """Render the reasoning, and name the scores that nothing explains.
+
+    If a decision model judged, there's no reasoning, so render its probabilities.
+    """
     if verdict["reasoning"]:
         text_lines = [verdict["reasoning"]]
         unexplained = _find_unexplained_scores(verdict)
@@ -339,13 +346,16 @@ def _render_reasons(verdict: Record) -> list[str]:
     if not is_wordless(verdict):
         return []
     probability_bars = _draw_probability_bars(verdict)
-    if verdict["findings"]:
+    if verdict["findings"]:  # these are the reasons
         return probability_bars
     return ["reasons: none (decided by probabilities)", *probability_bars]
 
 
 def _draw_probability_bars(verdict: Record) -> list[str]:
-    """Draw a decision model's probabilities for a terminal, as a bar for each level."""
+    """Draw a decision model's probabilities: a line for each dimension, with a bar for each level.
+
+    Draws nothing if the output isn't a terminal.
+    """
     if not sys.stdout.isatty():
         return []
 
@@ -353,7 +363,7 @@ def _draw_probability_bars(verdict: Record) -> list[str]:
     dimension_lines = []
     for name, shares in last_opinion["probabilities"].items():
         if name not in verdict["scores"]:
-            continue  # this is one of many claims, which the findings explain
+            continue  # it's one of the text's many claims; the findings explain those
         bars = _draw_bars(shares.values())
         likeliest = max(shares, key=shares.__getitem__)
         dimension_lines.append(f"{escape_name(name)}  {bars}  {likeliest}: {shares[likeliest]:.0%}")
@@ -396,7 +406,7 @@ def _render_scores(verdict: Record, *, headed: bool) -> str:
 
 
 def _render_judges(verdict: Record) -> str:
-    """Describe a verdict's origin: the rubric, each tier's outcome, and the deciding model."""
+    """Describe how a verdict came about: rubric, tiers' outcomes, deciding model, time, cost and depth."""
     ref = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}"
     line_parts = [f"{format_rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"]
     if verdict["rounds"]:
@@ -410,7 +420,7 @@ def _render_judges(verdict: Record) -> str:
         line_parts.append(f"{decision}, {seconds}{describe_cost(verdict)}")
 
     depth = verdict.get("depth")
-    if depth:
+    if depth:  # how deep the text was judged, and which rule said so
         line_parts.append(f"depth {depth['depth']} ({escape_name(depth['rule'])})")
     return "; ".join(line_parts)
 
@@ -445,16 +455,16 @@ def _find_unexplained_scores(verdict: Record) -> list[str]:
 
 
 def _render_findings_and_reviews(verdict: Record) -> list[str]:
-    """Render a peer review's outcome, and each finding with its quote, suggestion and reviewers."""
-    reviews = {}
+    """Render a peer review's counts, and each finding with its quote, suggestion and reviewers."""
+    reviews = {}  # by the finding they're about
     for review in verdict.get("review", ()):
         reviews[review["issue"], review["quote"]] = review
 
     text_lines = []
     if reviews:
         counts = Counter(map(_describe_review, reviews.values()))
-        words = ", ".join(f"{count} {word}" for word, count in counts.items())
-        text_lines.append(f"reviewed by peers: {words}")
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+        text_lines.append(f"reviewed by peers: {outcomes}")
 
     for finding in verdict["findings"]:
         text_lines += render_finding(finding)
@@ -485,10 +495,11 @@ def _describe_review(finding: Record) -> str:
 
 def _describe_reviewers(finding: Record) -> str:
     """Describe which models found and confirmed a finding, or why none confirmed it."""
-    raised = f"found by {', '.join(finding['raised_by'])}"
+    found = f"found by {', '.join(finding['raised_by'])}"
+    # A finding holds if another model family confirmed it with a quote.
     if finding["held"] and finding["confirmed_by"]:
-        return f"{raised}; confirmed by {', '.join(finding['confirmed_by'])}"
-    return f"{raised}; {_describe_missing_confirmation(finding)}"
+        return f"{found}; confirmed by {', '.join(finding['confirmed_by'])}"
+    return f"{found}; {_describe_missing_confirmation(finding)}"
 
 
 def _describe_missing_confirmation(finding: Record) -> str:
