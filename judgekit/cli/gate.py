@@ -57,7 +57,8 @@ def gate(
     _print_report(report, format_, base)
     formats.write_also(also_files, lambda renderer: renderer.render_gate(report))
     found_nothing = report.word is None
-    if has_base and found_nothing:  # on a push, this would be noise
+    # Git's hook runs on every push, also without selected files, so there this would be noise.
+    if has_base and found_nothing:
         note(
             f"nothing to judge: no file selected by gate.paths and gate.authors changed since {base}"
         )

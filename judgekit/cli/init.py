@@ -273,8 +273,8 @@ def _build_rubric_option(rubric: str, subject: _Subject) -> str:
     from judgekit.config import settings
 
     is_configured = settings.load(get_project_path()).judge.rubric == rubric
-    reads_configured = subject.task != "compare"  # `compare` takes its rubric only as an option
-    return "" if is_configured and reads_configured else f" --rubric {rubric}"
+    reads_configuration = subject.task != "compare"  # `compare` takes its rubric only as an option
+    return "" if is_configured and reads_configuration else f" --rubric {rubric}"
 
 
 def _make_relative(path: Path) -> str:

@@ -220,7 +220,7 @@ def _install_or_offer_skill(
 
 def _say_trust(client: Client, notes: Sequence[str]) -> None:
     """Print what a person must do before the client runs a new hook, unless the notes say it."""
-    if not client.trust:  # there's nothing to do
+    if not client.trust:  # then a person needn't do anything
         return
     is_in_notes = any(client.trust in line for line in notes)
     if not is_in_notes:

@@ -232,6 +232,7 @@ def _judge_files(paths: Sequence[str], file_options: _FileOptions) -> int:
     subjects = _read_documents(paths, unreadable, file_options)  # adds to `unreadable` as it reads
     outcomes: set[str] = set()
     if file_options.shows_prompt:
+        # Read all files first, so that warnings about them come before the prompts.
         _print_prompts(list(subjects), request)
     elif file_options.is_estimate:
         _print_estimate(subjects, request, file_options.jobs, file_options.format)
