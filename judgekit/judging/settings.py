@@ -128,7 +128,7 @@ class JudgeSettings:
         tiers = tuple(self.models_by_tier) or ("quick",)
         # The configured margin is a distance from a rubric's thresholds, and only documents have thresholds.
         margin = self.margin if task == "document" else 0.0
-        # The table has no row for rankings that asks for proof.
+        # In the table of escalation, the row about proof doesn't apply to rankings.
         needs_proof = self.mode == "strict" and task != "ranking"
         return EscalationRules(
             outcome_to_confirm=mode_rules.confirm,

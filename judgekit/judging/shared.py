@@ -85,18 +85,21 @@ class Shared:
     async def judge(self, local_judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
         """Return the server's verdict, or an undetermined one with the reason."""
         answer = await self._fetch_verdict(local_judge, state)
-        secrets = state.secret_count + answer.redacted  # removed here and on the server
+        # Add the number of secrets removed here to that of secrets removed on the server.
+        secrets = state.secret_count + answer.redacted
         verdict = answer.model_copy(update={"redacted": secrets})
-        is_confirmed = verdict.independent or verdict.human_override
-        if verdict.verdict != "accept" or is_confirmed:
+        # A person's decision doesn't depend on the models, so it needs no independent ones.
+        needs_no_check = verdict.independent or verdict.human_override
+        if verdict.verdict != "accept" or needs_no_check:
             return verdict
-        # The server hasn't confirmed that its models are independent of the author, which may be required.
+        # The settings may require models independent of the author, and the server hasn't confirmed that.
         return _refuse_own_family(verdict, local_judge, state.subject)
 
     async def _fetch_verdict(self, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
         """Request a verdict from the server. After a failure, return an undetermined one with the reason."""
         document = state.subject
         settings = judge.settings
+        # The names of files, the task and the author can contain secrets, too.
         redact_name = redact.words if settings.redact else str
         body = {"document": document.build_body(redact_name), "wish": _build_wish(judge)}
 
@@ -119,6 +122,7 @@ class Shared:
         deadline = time.monotonic() + timeout
         headers = {
             "Idempotency-Key": uuid.uuid4().hex,
+            # Without it, the server leaves out newer fields, which clients of 0.1.0 refuse.
             READS_ON_HEADER: READS_ON,
         }
 
@@ -194,7 +198,7 @@ class Shared:
         path: str,
         *,
         seconds: float = _LEDGER_SECONDS,
-        **sent: Any,  # noqa: ANN401 - httpx's own
+        **sent: Any,  # noqa: ANN401 - passed on to httpx
     ) -> bytes:
         """Send a request, and return the response body within `seconds`.
 

@@ -49,7 +49,7 @@ class Situation:
     def leanings(self) -> dict[TierName, float]:
         """The leaning of each tier of decision models, if known.
 
-        It's how far the tier's opinion is from the line between two outcomes, and on which side.
+        It's how far the tier's opinion is beyond the line to an acceptance, or negative if it's short of it.
         """
         leanings = {}
         for tier, evidence in self.evidence.items():
@@ -91,7 +91,7 @@ class Situation:
         """Whether no later tier can settle a disagreement in this tier's jury."""
         if tier == self.rules.tiers[-1]:
             return True
-        # A tiebreaker without a new model would only repeat other opinions, so it isn't used.
+        # A tiebreaker without a new model would only repeat opinions. It isn't used, so deep is the last.
         return tier == "deep" and not self.has_third_voice
 
     @property
@@ -99,10 +99,10 @@ class Situation:
         """Whether the tiebreaker has a model that no other tier has, or its models are unknown."""
         if "tiebreaker" not in self.rules.tiers:
             return False
-        quick_models, deep_models, tiebreakers = self.models_by_tier
-        are_unknown = not tiebreakers
-        new_models = tiebreakers - quick_models - deep_models
-        return are_unknown or bool(new_models)
+        quick_models, deep_models, tiebreaker_models = self.models_by_tier
+        are_models_unknown = not tiebreaker_models
+        new_models = tiebreaker_models - quick_models - deep_models
+        return are_models_unknown or bool(new_models)
 
     @property
     def models_by_tier(self) -> list[set[str]]:
@@ -117,8 +117,8 @@ class Situation:
     def is_weak(self, tier: TierName) -> bool:
         """Whether another model should confirm a tier's opinion.
 
-        The opinion is weak if the tier's models are all of the family whose text they prefer, or if it lacks
-        reasons or is close to another outcome.
+        An opinion is weak if it lacks reasons or is close to another outcome, or if only models of the
+        winner's own family came to it.
         """
         evidence = self.evidence[tier]
         if evidence.is_own_family or self.lacks_reasons(tier):
@@ -145,8 +145,9 @@ class Situation:
     def let_through_end(self) -> End | None:
         """The result of the first opinion that a calibration makes final, or None if no opinion is."""
         finality = self.rules.finality
-        is_only_tier = len(self.rules.tiers) == 1 and self.rules.task != "ranking"
-        if finality is None or is_only_tier:
+        # In the table, an only tier decides without a calibration. Rankings have no such row.
+        decides_alone = len(self.rules.tiers) == 1 and self.rules.task != "ranking"
+        if finality is None or decides_alone:
             return None
 
         for tier in self.rules.tiers:
@@ -171,20 +172,19 @@ class Situation:
         return "unanimous" if len(outcomes) > 1 and do_all_agree else "single"
 
     def _find_final_outcome(self, finality: FinalityRules, tier: TierName) -> Outcome | None:
-        """Return the outcome that a calibration makes final for a tier, or None.
-
-        Rules for leanings come first, and can give another outcome than the scores. Those for margins follow.
-        """
+        """Return the outcome that a calibration makes final for a tier, or None."""
         outcome = self.outcomes[tier]
         if outcome is None:
             return None
 
+        # A rule about the leaning comes first. It can make another outcome final than that of the scores.
         outcome_by_leaning = None
         if finality.has_leaning_rule(tier):
             outcome_by_leaning = finality.find_decided_outcome(tier, self.leanings)
         if outcome_by_leaning is not None:
             return outcome_by_leaning
 
+        # A rule about the margin can only make the tier's own outcome final.
         is_final_by_margin = finality.is_final(tier, self.outcomes, self.margins)
         return outcome if is_final_by_margin else None
 
@@ -195,6 +195,7 @@ class Situation:
         None if no opinion is final, or if it's "improve" without reasons.
         """
         end = self.let_through_end
+        # An end by a calibration always has a tier, but the type checker can't know that.
         if end is None or end.tier is None:
             return end
         lacks_reasons = end.verdict == "improve" and self.is_unexplained(end.tier, "improve")
@@ -239,7 +240,10 @@ class Situation:
         return next_tier
 
     def _have_all_scored(self, tier: TierName) -> bool:
-        """Whether the deep tier has ranked the subjects, and all models of this tier have given scores."""
+        """Whether all of a tier's models have already given scores in earlier tiers.
+
+        False if the deep tier hasn't ranked the subjects.
+        """
         deep = self.evidence.get("deep")
         has_deep_ranked = deep is not None and deep.standing is not None
         if not has_deep_ranked:

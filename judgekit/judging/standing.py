@@ -142,8 +142,8 @@ class RankedTier(NamedTuple):
 
     @property
     def best(self) -> str | None:
-        """The subject with the highest mean over all tiers so far, or None for a tie."""
-        is_tie = not self.lead
+        """The subject with the highest mean over all tiers so far, or None for a tie or without means."""
+        is_tie = not self.lead  # the best one's lead is 0
         if not self.means or is_tie:
             return None
         best_letters = list_contenders(self.means, margin=0.0)
@@ -166,18 +166,19 @@ def rank(
     """Rank the subjects by a tier's scores and the scores of earlier tiers (`before`).
 
     `asked` is the number of queried models. The result has mean scores only if more than half of them have
-    scored all subjects.
+    scored all subjects. `is_cut` means that some model saw a subject cut, and `is_known` that the scores were
+    read like those the calibration was learned from.
     """
-    ranked = RankedTier(tier, means_by_voter, is_cut=is_cut, matches_calibration=is_known)
+    without_means = RankedTier(tier, means_by_voter, is_cut=is_cut, matches_calibration=is_known)
     means_by_name = [(voter.name, points) for voter, points in means_by_voter.items()]
     tier_means = average_scores(means_by_name, letters, asked=asked)
     if tier_means is None:
-        return ranked
+        return without_means
 
     complete_tiers = [earlier for earlier in before if earlier.means is not None]
-    means, voters = _pool_tiers([*complete_tiers, ranked], letters)
-    tier_leader = _find_best_letter(tier_means)
-    return ranked._replace(means=means, leader=tier_leader, voters=voters)
+    pooled_means, voters = _pool_tiers([*complete_tiers, without_means], letters)
+    tier_leader = _find_best_letter(tier_means)  # by this tier alone
+    return without_means._replace(means=pooled_means, leader=tier_leader, voters=voters)
 
 
 def _find_best_letter(means: Mapping[str, float]) -> str:
@@ -193,11 +194,12 @@ def _pool_tiers(
     complete_voters = set()
     for ranked_tier in tiers:
         for voter, points_by_letter in ranked_tier.means_by_voter.items():
-            # Each family has equal weight within a tier.
+            # A voter's name is that of its family, if known, so families have equal weight within a tier.
             family_in_tier = (ranked_tier.tier, voter.name)
             means_by_group.append((family_in_tier, points_by_letter))
             if _has_scored_all(points_by_letter, letters):
                 complete_voters.add(voter)
 
+    # Some model of the latest tier has scored every subject, so there are means.
     means = average_scores(means_by_group, letters) or {}
     return means, frozenset(complete_voters)

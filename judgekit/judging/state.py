@@ -67,10 +67,11 @@ class JudgingState(Generic[Subject]):
 
     def build_common_fields(self, settings: JudgeSettings) -> CommonFields:
         """Return the fields of every record, from the settings and the rounds so far."""
-        usages = [answer.usage for answer in self.rounds]
+        usages = [row.usage for row in self.rounds]
         cost_usd, cost_source = errors.add_up_costs(usages)
         if cost_usd is not None:
             cost_usd = round(cost_usd, 6)
+        # `finality` contains a calibration's rules.
         return {
             "rubric": build_rubric_ref(settings.loaded_rubric),
             "mode": settings.mode,
@@ -85,12 +86,13 @@ class JudgingState(Generic[Subject]):
 
     def build_verdict_fields(self, settings: JudgeSettings) -> VerdictFields:
         """Return the fields that verdicts and comparisons share."""
-        providers = set()
+        used_providers = set()
         for tier in self.opinions:
-            providers |= {model.profile.provider for model in settings.models_by_tier[tier]}
-        substitutes = providers & settings.replacement_providers
+            used_providers |= {model.profile.provider for model in settings.models_by_tier[tier]}
+        substitutes = used_providers & settings.replacement_providers
 
-        was_sent = bool(self.rounds)  # secrets are only removed from what's sent
+        # Only secrets in a text that was sent count. Without a round, none was.
+        was_sent = bool(self.rounds)
         return {
             **self.build_common_fields(settings),
             "id": uuid.uuid4().hex,

@@ -58,10 +58,10 @@ class Trial:
             return False
         if self.answer.failure is not None or not self.answer.value:
             return False
-        shares = self.answer.value
-        right_yes = shares[_YES_QUESTION.name][YES]
-        wrong_yes = shares[_NO_QUESTION.name][YES]
-        return bool(right_yes <= wrong_yes)
+        probabilities = self.answer.value
+        yes_where_right = probabilities[_YES_QUESTION.name][YES]
+        yes_where_wrong = probabilities[_NO_QUESTION.name][YES]
+        return bool(yes_where_right <= yes_where_wrong)
 
     @property
     def observed(self) -> str:
@@ -80,27 +80,30 @@ class Trial:
         return "; ".join([*self._observe_format(), *self._observe_options()])
 
     def _observe_format(self) -> list[str]:
-        """Describe the format in which the model answers. The list is empty if it gave no answer."""
+        """Describe the format in which the model answers, or return [] if it gave no answer.
+
+        A format that it doesn't keep to is described even without an answer.
+        """
         default_format = self.endpoint.output_mode
         used_format = self.style.mode
         if used_format != default_format:
             setting = f"output: {used_format} in the profile of {self.endpoint.profile.provider}"
-            fallback = (
+            used_instead = (
                 f"from now on it {_DESCRIPTION_BY_FORMAT[used_format]}; for good, set {setting}"
             )
-            return [f"does not keep to {default_format}: {fallback}"]
+            return [f"does not keep to {default_format}: {used_instead}"]
 
         has_answered = self.answer.value is not None
         return [_DESCRIPTION_BY_FORMAT[default_format]] if has_answered else []
 
     def _observe_options(self) -> list[str]:
-        """Describe the tokens that the model needs or allows, and the options it refuses."""
+        """Describe the model's limits on tokens, and the options it refuses."""
         style = self.style
         observations = []
         thinking_tokens = style.thinking_tokens(self.endpoint)
         if thinking_tokens:
-            limit = "limits.thinking_tokens"
-            observations.append(f"{thinking_tokens} tokens are added for thinking ({limit})")
+            setting = "limits.thinking_tokens"
+            observations.append(f"{thinking_tokens} tokens are added for thinking ({setting})")
         if not style.system:
             observations.append("has no system role: the instructions stand in the first message")
         if not style.temperature:
@@ -111,7 +114,7 @@ class Trial:
 
 
 def describe_max_cost(endpoints: Sequence[Endpoint]) -> str:
-    """Describe the maximum cost of trying these models. Models without a known price are named."""
+    """Describe the maximum cost of trying these models. If only some have no known price, name these."""
     total = 0.0
     unpriced: list[str] = []
     for endpoint in endpoints:
@@ -121,8 +124,8 @@ def describe_max_cost(endpoints: Sequence[Endpoint]) -> str:
         else:
             total += cost
 
-    count = format_count(len(endpoints), "model is", "models are")
-    plan = f"{count} asked about one sentence"
+    models_are = format_count(len(endpoints), "model is", "models are")
+    plan = f"{models_are} asked about one sentence"
     if len(unpriced) == len(endpoints):
         return f"{plan}, at an unknown price"
     plan_with_cost = f"{plan}, for ${total:.4f} at most"
@@ -160,7 +163,7 @@ async def _try_decisions(gateway: Gateway, endpoint: Endpoint) -> Trial:
 def _describe_decisions(answer: Answer[Any]) -> str:
     """Describe how likely a decision model says yes, both when it should and when it shouldn't.
 
-    Return "" if the model gave no answer.
+    Returns "" if the model gave no answer.
     """
     if answer.failure is not None or not answer.value:
         return ""

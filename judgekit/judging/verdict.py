@@ -419,6 +419,7 @@ class Verdict(_Record):
         if self.human_override:
             return f"decided by {self.human_override.who}"
         models = self.model or _list_models(self.rounds)
+        # A promise limits how often a verdict differs from the deep tier's, so say which tier decided.
         if self.promise and self.judge_tier:
             return f"{models}, decided by {self.judge_tier} ({self.promise})"
         return models
@@ -427,6 +428,7 @@ class Verdict(_Record):
         """Return the reason for the verdict. A person's reason replaces that of the models."""
         if self.human_override:
             return self.human_override.why
+        # `degraded` says what went wrong, which is why nothing was decided.
         if self.verdict == "undetermined" and self.degraded:
             return self.degraded
         return self.reasoning
@@ -580,9 +582,10 @@ class Comparison(_Record):
         deciding_rounds = [
             row for row in self.rounds if row.tier == self.judge_tier and row.opinion
         ]
+        # If no round decided, list all models that were asked.
         details = [_list_models(deciding_rounds or self.rounds), _describe_cost(self)]
         scores = self._list_scores()
-        if scores:
+        if scores:  # they come first
             details = [scores, *details]
 
         reason = self.reasoning
@@ -601,6 +604,7 @@ class Comparison(_Record):
     def _describe_winner(self) -> str:
         """Say which text is better than the others, or that the verdict is a tie or undetermined."""
         name_by_letter = {subject.letter: _name_subject(subject) for subject in self.subjects}
+        # The verdict is the winner's letter, or a word such as "tie".
         winner = name_by_letter.pop(self.verdict, None)
         other_names = ", ".join(name_by_letter.values())
         if winner is None:
@@ -637,7 +641,7 @@ def _join_three_lines(headline: str, details: Sequence[str], reason: str) -> str
     lines = [
         _make_safe_line(escape_name(headline)),
         _make_safe_line(escape_name("; ".join(details))),
-        # Its invisible characters are removed: escaped, they would be shown.
+        # Escaping the reason would show its invisible characters. `_make_safe_line` removes them instead.
         _make_safe_line(reason) or "no reason given",
     ]
     return "\n".join(lines)

@@ -103,16 +103,16 @@ class Deciders:
 
     def _add_opinion(self, model: str, opinion: _Opinion) -> None:
         """Note the model if it's a decision model, and whether its opinion has reasons."""
-        # Only decision models give probabilities, except in opinions on candidates, which have `keep`.
+        # Probabilities come from decision models. Only in opinions about candidates, any model can give them.
         is_about_candidates = "keep" in opinion
-        is_decision = "probabilities" in opinion and not is_about_candidates
-        if not is_decision:
+        is_from_decision_model = "probabilities" in opinion and not is_about_candidates
+        if not is_from_decision_model:
             self._has_reasons = True
             return
 
         asked_name = opinion.get("asked", model)
         self._answering_model_by_name[asked_name] = model
-        if opinion.get("findings"):
+        if opinion.get("findings"):  # a decision model's only reasons
             self._has_reasons = True
 
     def write_notes(self, task: Literal["judge", "compare"]) -> list[str]:

@@ -83,9 +83,10 @@ class Writer:
 
 
 def make_messages(questionnaire: Questionnaire) -> Messages:
-    """Write the prompt: the questions are rules to follow; the subject and earlier opinions are fenced.
+    """Write the prompt, with the questions, the subject, and any earlier opinions and findings.
 
-    The fence marks them as data, so that a model follows no instructions in them.
+    The questions are rules to follow. The rest is fenced as data, so that a model follows no instructions
+    in it.
     """
     fence = Fence()
     sheet_words = _choose_sheet(questionnaire).write()
@@ -164,10 +165,11 @@ class _ScoreSheet(_Sheet):
     def form(self) -> type[ReplyForm]:
         """The form of a reply: a number on the scale, or yes or no, for each question."""
         questions = self.questionnaire.questions
-        binary = [name for name, question in questions.items() if _is_yes_or_no(question)]
+        yes_or_no_names = [name for name, question in questions.items() if _is_yes_or_no(question)]
+        # No counts as the lowest score on the scale, and yes as the highest.
         least = self.questionnaire.points_of_words["no"]
         most = self.questionnaire.points_of_words["yes"]
-        return make_score_reply_model(tuple(questions), least, most, frozenset(binary))
+        return make_score_reply_model(tuple(questions), least, most, frozenset(yes_or_no_names))
 
     @property
     def most_tokens(self) -> int:
@@ -220,14 +222,14 @@ class _ScoreSheet(_Sheet):
         """
         score_form = cast("ScoreReply", form)
         content = score_form.model_dump()
-        points = self._read_points(content["scores"])
-        expectations = self._compute_expectations(score_form, reply)
+        written_points = self._read_points(content["scores"])
+        expected_points = self._compute_expectations(score_form, reply)
         return Answers(
-            points={**points, **expectations},
+            points={**written_points, **expected_points},
             reasoning=remove_invisible(score_form.reasoning),
             findings=read_findings(self.questionnaire.part, content["findings"]),
             stated_word=remove_invisible(score_form.verdict) or None,
-            expected_value_names=tuple(expectations),
+            expected_value_names=tuple(expected_points),
         )
 
     def _read_points(self, scores: Mapping[str, str | float]) -> dict[str, float]:
@@ -245,6 +247,7 @@ class _ScoreSheet(_Sheet):
         """Compute the expected scores from token probabilities; empty if the reply has none."""
         if not reply.tokens:
             return {}
+        # No counts as the lowest score on the scale, and yes as the highest.
         points_of_words = self.questionnaire.points_of_words
         scale = range(points_of_words["no"], points_of_words["yes"] + 1)  # includes both
         return logprobs.compute_expectations(reply, form, scale)
@@ -279,6 +282,7 @@ class _Listing(_Sheet):
 
     def write(self) -> _SheetWords:
         """Write the questions, and the shape of an answer: a list of labels for each question."""
+        # The labels stand for memories, because only these are judged by a listing.
         lines = ["Question, asked of each memory:"]
         for name, question in self.questionnaire.questions.items():
             lines.append(f"- {name}: {question.text}")
