@@ -183,6 +183,7 @@ def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) 
     from judgekit.evaluation import agreement, samples, tasks
     from judgekit.rubric.schema import ScoreRubric
 
+    # There are at least two tiers, or no calibration could have been learned.
     tiers = list(samples.find_models(cases))
 
     # Agreement can only be estimated for scores.

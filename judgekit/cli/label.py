@@ -113,7 +113,7 @@ def _judge_finding(
 def _list_most_useful(ledger: AnyLedger, who: str, since: str | None) -> list[VerdictLine]:
     """List the verdicts that a person hasn't labelled.
 
-    Those that `judgekit promote` needs labels for come first.
+    Those that `judgekit promote` needs labels for come first, except in the shared judge's ledger.
     """
     from judgekit.ledger import LineFilter, labels, store
 
