@@ -338,7 +338,7 @@ def choose_shape(
 
 
 def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], shape: Shape) -> None:
-    """Write rows of cells (`tables.cells_of`) to a file. Raises `OSError`."""
+    """Write rows of cells (`tables.build_cells`) to a file. Raises `OSError`."""
     batch = tables.make_batch(rows, shape.schema, renamed={}, given=shape.input_typed_columns)
     folder.write(name, [pa.Table.from_batches([batch])], shape.schema)
 

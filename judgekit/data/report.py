@@ -292,7 +292,7 @@ class _Tally:
 def _count_draws_until_seen(fraction: float) -> int:
     """Compute how many rows must be drawn to get one from a group that makes up this fraction of all rows.
 
-    The confidence is `stats.LEVEL`.
+    The confidence is `stats.CONFIDENCE_LEVEL`.
     """
     if fraction >= 1:
         return 1

@@ -236,7 +236,10 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         raise case.build_error("label: expected words; a number is for a scored document")
 
     def read_ratings(self, case: Case, recorded: Recorded) -> Mapping[str, float] | None:
-        """Return a document's scores, with the distance from acceptance as `DISTANCE`. None if unreadable."""
+        """Return a document's scores, with their distance from acceptance as `DISTANCE_KEY`.
+
+        Returns None if they can't be read.
+        """
         del case, recorded
         return None
 

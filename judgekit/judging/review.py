@@ -57,7 +57,7 @@ async def judge_at_depth(
 
     document = state.subject
     wanted_depth = choose(document)
-    # `with_depth` may query servers for their models, so run it in a thread.
+    # `choose_depth_models` may query servers for their models, so run it in a thread.
     limit_judge = partial(choose_depth_models, judge, wanted_depth, document)
     limited_judge, depth = await running.run_in_thread(limit_judge)
 

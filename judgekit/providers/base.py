@@ -178,7 +178,7 @@ def build_endpoint(
     The address `base` overrides those in `environ` and the profile.
     """
     bare_name = _remove_prefix(profile, model)
-    # `of_model` looks up the model in a table of the profile. The last argument is the default.
+    # `look_up_model` looks up the model in a table of the profile. The last argument is the default.
     family = profile.look_up_model(profile.families, model, profile.family) or guess_family(
         bare_name
     )

@@ -98,7 +98,7 @@ def intercept_requests(
 def patch_transport(transport: type[httpx.AsyncBaseTransport]) -> None:
     """Patch an HTTP transport class, so that a task can intercept its requests and limit the responses' size.
 
-    A task does so with the context managers `limited_reply_size`, `collected_bodies` and `intercepted`.
+    A task does so with the context managers `limited_reply_size`, `collect_bodies` and `intercept_requests`.
     """
     send_without_limit: Callable[..., Awaitable[httpx.Response]] = transport.handle_async_request
 
@@ -199,7 +199,7 @@ def _normalise_chat(response: httpx.Response) -> httpx.Response:
 
 
 def _collect_body(response: httpx.Response) -> None:
-    """Add a successful response's body to the list given to `collected_bodies`, if that block is running."""
+    """Add a successful response's body to the list given to `collect_bodies`, if that block is running."""
     bodies = _collected_bodies.get()
     if bodies is not None and response.is_success:
         bodies.append(response.content)
