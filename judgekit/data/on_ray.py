@@ -430,7 +430,7 @@ class RayRun:
                 if thread not in earlier_threads:
                     thread.join(_THREAD_SECONDS)
         # The broker also knows the cost of rows that weren't reported.
-        self.dataset_run.spent_usd = max(self.dataset_run.spent_usd, ray.get(broker.spent.remote()))
+        self.dataset_run.spent_usd = max(self.dataset_run.spent_usd, ray.get(broker.get_total_cost.remote()))
 
     def _add_report(self, judged: JudgedBlock) -> None:
         """Add a worker's report to the totals. Whenever enough new files have come in, merge them."""
@@ -454,7 +454,7 @@ class RayRun:
         if time.monotonic() > self._deadline:
             return True
 
-        for name in ray.get(broker.alive.remote()):
+        for name in ray.get(broker.list_live_workers.remote()):
             # A worker reports each block, together with the number of blocks it has begun by then.
             begun_counts = self._begun_counts[name]
             # A worker that hasn't reported anything is still judging its first block.
@@ -619,7 +619,7 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray isn't installed
         file = io.BufferedReader(opened) if detect_source(path).is_text else opened
         rows_in_file = read_rows(file, path, self._files.reading)
         rows = (self._files.renumber(row, rows_before, path) for row in rows_in_file)
-        file_dataset = replace(dataset, rows=rows, limit=row_count, ids=parts.Digests)
+        file_dataset = replace(dataset, rows=rows, limit=row_count, make_ids=parts.Digests)
         run = DatasetRun(
             dataset=file_dataset, results=parts.KeptLines(lines), find_label=find_label
         )
