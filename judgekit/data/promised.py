@@ -702,7 +702,7 @@ class _Purse:
     def take(self) -> bool:
         """Let another row start, unless the rows so far are expected to use up the limit.
 
-        Returns whether it may start.
+        Returns False if it must not start.
         """
         mean_cost = self._spent_usd / self._paid_row_count if self._paid_row_count else 0.0
         expected_usd = self._spent_usd + self._active_row_count * mean_cost
