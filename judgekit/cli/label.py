@@ -181,7 +181,7 @@ def _get_quoting_finding(verdict: VerdictLine, number: int) -> Finding:
 def _ask_for_labels(
     ledger: AnyLedger, open_verdicts: Sequence[VerdictLine], who: str, *, blind: bool
 ) -> int:
-    """Ask a person about each verdict, and save each label at once. Returns how many got one."""
+    """Ask a person about each verdict, and save each label at once. Returns the number of labels."""
     from judgekit.ledger import Label
 
     labelled_positions: set[int] = set()
