@@ -430,7 +430,9 @@ class RayRun:
                 if thread not in earlier_threads:
                     thread.join(_THREAD_SECONDS)
         # The broker also knows the cost of rows that weren't reported.
-        self.dataset_run.spent_usd = max(self.dataset_run.spent_usd, ray.get(broker.get_total_cost.remote()))
+        self.dataset_run.spent_usd = max(
+            self.dataset_run.spent_usd, ray.get(broker.get_total_cost.remote())
+        )
 
     def _add_report(self, judged: JudgedBlock) -> None:
         """Add a worker's report to the totals. Whenever enough new files have come in, merge them."""
