@@ -452,9 +452,8 @@ def _compare_with_bar(precision: Share | None, bar: float) -> str:
         return f"{value} is below the bar; --fit looks for better thresholds"
     if precision.low >= bar:
         return f"{value} and its interval are above the bar"
-    more_labels_would = _describe_labels_needed(
-        precision, bar
-    )  # "about 40 more labels like these would"
+    # "about 40 more labels like these would".
+    more_labels_would = _describe_labels_needed(precision, bar)
     return f"{value} reaches the bar, its interval does not; {more_labels_would} settle it"
 
 

@@ -314,7 +314,7 @@ def _read_wordings() -> dict[str, Any]:
 
 
 def explain_first_error(errors: Sequence[ErrorDetails], data: object) -> Problem:
-    """Rephrase the first of pydantic's errors about `data`; see `problems`."""
+    """Rephrase the first of pydantic's errors about `data`; see `explain_errors`."""
     return next(explain_errors(errors, data))
 
 

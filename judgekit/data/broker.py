@@ -254,7 +254,7 @@ class SharedPace(Pace):
     async def hold_turn(self, end: float = inf) -> AsyncIterator[None]:
         """Hold a turn during a call. If none is free, ask the broker for one and wait.
 
-        `end` is as in `Pace.turn`.
+        `end` is as in `Pace.hold_turn`.
         """
         is_turn_free = self._in_flight < self.limit()
         if not is_turn_free:

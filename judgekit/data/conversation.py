@@ -218,7 +218,7 @@ def render_turns(turns: Sequence[Turn]) -> str:
 
 def _indent_after_first_line(part: str) -> str:
     """Indent all lines of a part but the first, so that no content looks like another turn."""
-    text = remove_invisible(part).strip()  # `visible` converts all kinds of line separators to LF
+    text = remove_invisible(part).strip()  # this converts all kinds of line separators to LF
     return text.replace("\n", "\n  ")
 
 

@@ -64,7 +64,7 @@ class Variants:
     def bind(self, dataset: Dataset, options: RowOptions, fields: Fields, project: Path) -> Dataset:
         """Prepare a reader for each variant, and make the fingerprints depend on all variants.
 
-        A row's fingerprint depends on the dataset's `basis`.
+        A row's fingerprint depends on the dataset's `fingerprint_basis`.
         """
         basis_parts: list[str] = [self._combination]
         for name, request in self._requests.items():

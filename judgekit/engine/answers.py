@@ -1,7 +1,7 @@
 """Reads the engine's answers: one value, events as they arrive, or one value for each of many things.
 
-Standard library only, unless the engine is busy. `many` sends requests over several connections at a time, in
-threads that mostly wait.
+Standard library only, unless the engine is busy. `run_many` sends requests over several connections at a
+time, in threads that mostly wait.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _request_all(
     max_pending = PENDING_PER_THREAD * max_threads if in_order else max_threads
     for item in items:
         requests.add(item)
-        # `deliver` waits for an answer, so call it only if one has arrived or the pool is full.
+        # `deliver_answers` waits for an answer, so call it only if one has arrived or the pool is full.
         while requests.has_answers() or len(requests.pending) >= max_pending:
             requests.deliver_answers(on_answer, in_order=in_order)
     while requests.pending:

@@ -529,8 +529,8 @@ def _find_body_problem(error: RequestValidationError) -> tuple[str, str]:
 def _collect_data_by_part(error: RequestValidationError) -> dict[Any, Any]:
     """Return the data of each part of an invalid request, such as body or query.
 
-    An error's location, such as (body, document, files, 0, path), can contain keys and type names. `problem`
-    looks them up in this data to tell which are keys.
+    An error's location, such as (body, document, files, 0, path), can contain keys and type names.
+    `explain_first_error` looks them up in this data to tell which are keys.
     """
     data_by_part: dict[Any, Any] = {}
     for detail in error.errors():

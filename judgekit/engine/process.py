@@ -62,7 +62,8 @@ class EngineLock(NamedTuple):
                 os.unlink(self.listener_path)
         with suppress(OSError):
             if _is_still_at(self.address.lock_path, self.lock_descriptor):
-                # Renaming the lock file lets the next engine create its own. `engines` still finds this one.
+                # Renaming the lock file lets the next engine create its own. `list_engines` still finds this
+                # one.
                 os.rename(self.address.lock_path, f"{self.address.stem}.{os.getpid()}.leaving")
 
     def end(self) -> None:

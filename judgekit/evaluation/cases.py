@@ -161,7 +161,7 @@ class Case(Strict):
         """Accept a number as an id, and convert it to text."""
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if is_number:
-            # `id_of` converts 17.0 to 17.
+            # `read_id` converts 17.0 to 17.
             return str(labels.read_id(value))
         return value
 

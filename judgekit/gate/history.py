@@ -219,7 +219,7 @@ def _make_history(
     """Build a history from commits and their steps (the changed paths), newest first.
 
     At most `MAX_COMMITS` commits are read; `is_long` marks a history with more. `shallow_oids` are the oldest
-    commits of a shallow clone. If the history contains one of them, `gap` says so.
+    commits of a shallow clone. If the history contains one of them, `gap_reason` says so.
     """
     steps: list[Step] = []
     edges: list[Commit] = []  # the commits whose parents this clone lacks

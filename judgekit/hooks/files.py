@@ -57,8 +57,8 @@ class Record(NamedTuple):
 def install(change: FileChange, *, is_program: bool = False) -> None:
     """Carry out a planned installation. `is_program` says that the file is to be made executable.
 
-    Another program's file is first moved to `change.backup`. On failure, it's moved back, and `InputError` or
-    `OSError` is raised.
+    Another program's file is first moved to `change.backup_path`. On failure, it's moved back, and
+    `InputError` or `OSError` is raised.
     """
     if not change.has_changes or change.after is None:
         return

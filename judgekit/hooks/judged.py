@@ -45,7 +45,7 @@ def choose_by_judge(
     """Choose the memories to inject and to mention by asking models.
 
     Returns None if there's nothing to judge or no model can be called, and adds the reason to `notes`. Also
-    fills `ranked.judged` and `ranked.dropped`, the numbers of judged and dropped memories.
+    fills `ranked.judged_count` and `ranked.dropped_count`, the numbers of judged and dropped memories.
     """
     candidates = list_judged(ranked)
     if not candidates:

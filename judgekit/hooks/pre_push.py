@@ -341,9 +341,8 @@ def _read_update_of_pre_commit() -> RefUpdate | None:
 def _read_old_oid(repository: Repository, remote_ref: str) -> str:
     """Read the commit that a remote's ref has before the push; "" for a new ref."""
     remote = remotes.read_remotes(repository, os.environ.get("PRE_COMMIT_REMOTE_NAME", ""))
-    known_refs = {
-        ref.source for ref in remote.pushed_refs
-    }  # `source` is the ref's name on the remote
+    # `source` is the ref's name on the remote.
+    known_refs = {ref.source for ref in remote.pushed_refs}
     # If this clone knows no refs of the remote, it can't tell whether the ref is new, so trust pre-commit.
     is_new_ref = len(known_refs) > 0 and remote_ref not in known_refs
     if is_new_ref:

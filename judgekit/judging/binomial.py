@@ -73,7 +73,7 @@ def compute_upper_bound(errors: int, total: int, level: float) -> float:
 
 
 def lower(errors: int, total: int, level: float) -> float:
-    """Return a lower confidence bound of an error rate, like `upper`."""
+    """Return a lower confidence bound of an error rate, like `compute_upper_bound`."""
     return 1 - compute_upper_bound(total - errors, total, level)
 
 

@@ -1,4 +1,4 @@
-"""The rows of the escalation table (`escalation.TABLE`): when each applies, and its result.
+"""The rows of the escalation table (`escalation.ESCALATION_TABLE`): when each applies, and its result.
 
 Their docstrings, or their `words`, appear in the table in docs/escalation.md.
 """

@@ -231,7 +231,7 @@ def _translate_labels(text: str, line: RecordedLine, request: Request) -> str:
 
 def _make_recorded_reply(reply: Reply) -> RecordedReply:
     """Convert a reply to the form in which it's recorded."""
-    # `encodable` replaces the characters that a JSON file can't contain.
+    # `replace_surrogates` replaces the characters that a JSON file can't contain.
     logprobs = []
     for alternatives in reply.logprobs:
         logprobs.append(

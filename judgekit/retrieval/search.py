@@ -318,7 +318,8 @@ class _Search:
             hits = bm25.match(opened, query_parts, pool, quick=is_quick)[:limit]
             opened.connection.execute("COMMIT")
 
-            # `recheck` reads those files again that changed after they were indexed. Then search once more.
+            # `recheck_files` reads those files again that changed after they were indexed. Then search once
+            # more.
             candidates = (*pinned.values(), *confidence.unfold_alike(hits))
             has_changed = index.recheck_files(
                 opened, [candidate.relative_path for candidate in candidates]

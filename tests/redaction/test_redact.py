@@ -425,9 +425,7 @@ def test_a_file_that_was_cut_within_a_secret_shows_no_half_of_it() -> None:
     assert 0 < len(unbroken.text) < CONTEXT_CHARS
 
 
-@pytest.mark.parametrize(
-    "value", ["x1" + "a" * 500 + "$b", "|" * 500 + "!", "a" + "|a" * 250 + "!"]
-)
-def test_a_long_word_behind_a_name_is_weighed_in_no_time(value: str) -> None:
-    """Without linear patterns, this would take longer than the universe is old."""
+@pytest.mark.parametrize("value", ["x1" + "a" * 500 + "$b", "a" + "|" * 500 + "!"])
+def test_a_long_word_behind_a_name_is_weighed_in_linear_time(value: str) -> None:
+    """With a pattern that takes exponential time, this would never end."""
     assert redact(f"pw = {value}").text.startswith("pw = ")

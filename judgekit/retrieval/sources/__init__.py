@@ -1,10 +1,11 @@
 """The common parts of the stores' readers: the entry they return, and the safe way to open a file.
 
-A kind of store is a module, listed in `KINDS` of scan.py. It has `NAME`, also the name of its profile's file;
-`ENDINGS` of its files; `IN_ROOT` and `BELOW`, whether these are entries in the root or in folders; `DEEP`,
-whether every folder is searched, or only those that records of a kind have; `LINKED_FOLDERS`, whether these
-may be links; `LISTS`, names of files whose entry depends on the other files; `is_store`, whether a folder is
-such a store; `listed`, the contents of the store's own list of its entries; and `read`.
+A kind of store is a module, listed in `SOURCE_BY_KIND` of scan.py. It has `NAME`, also the name of its
+profile's file; `ENDINGS` of its files; `IN_ROOT` and `BELOW`, whether these are entries in the root or in
+folders; `DEEP`, whether every folder is searched, or only those that records of a kind have;
+`LINKED_FOLDERS`, whether these may be links; `LISTS`, names of files whose entry depends on the other files;
+`is_store`, whether a folder is such a store; `read_listing`, the contents of the store's own list of its
+entries; and `read`.
 """
 
 from __future__ import annotations

@@ -335,9 +335,8 @@ class _YamlReader:
         """
         while (next_indent := self._skip_to_indent()) >= indent:
             text = self.lines[self._line_index].strip()
-            is_sibling = (
-                next_indent == indent
-            )  # a line that's indented more isn't a pair of this mapping
+            # A line that's indented more isn't a pair of this mapping.
+            is_sibling = next_indent == indent
             pair = _split_pair(text) if is_sibling else None
             if pair is None:
                 self._skip_line()
@@ -513,9 +512,8 @@ class _YamlReader:
         options = _strip_comment(text)[1:]  # a digit for the indent, a `+` or `-`, or both
         digit = options.strip("+-")
         sign_count = len(options) - len(digit)
-        is_indicator = (
-            sign_count <= 1 and digit in _BLOCK_INDENTS
-        )  # "", for no digit, is one of them
+        # "", for no digit, is one of them.
+        is_indicator = sign_count <= 1 and digit in _BLOCK_INDENTS
         if not is_indicator:
             return None
 
